@@ -3,6 +3,7 @@ the policy `optsched` with the beliefs of `history`.
 
     python -m benchmarks.forecast --trace lublin --jobs 300
     python -m benchmarks.forecast --trace lublin --jobs 300 --profiles 2
+    python -m benchmarks.forecast --trace lublin --jobs 300 --known running
     python -m benchmarks.forecast --refresh 1000
     python -m benchmarks.forecast --what-if 490
 
@@ -13,6 +14,10 @@ after the first 50 such jobs; `raw_held` is that of starts where nothing is cali
 the median absolute error of the median that was told for the start, `easy_s` that of the start that
 EASY backfilling gives the job when it goes on from the same state with the same beliefs and no
 other job comes, `ratio` the one by the other.
+
+`--known` gives forecasts what nobody knows at that time, to see of what their errors consist: how
+long each job is that runs (`running`) or waits (`waiting`), or, of no job in particular, how long
+those of the whole trace are (`lengths`).
 
 `--refresh N` makes one forecast of N jobs that wait on 400 GPUs: `ratio` is its processor time as a
 multiple of that of a million steps of a fixed loop (see `reference`). `--what-if N` asks what would
@@ -39,7 +44,7 @@ from optsched.control.what_if.simulated import ROUNDS, Change, courses_of, seen_
 from optsched.driver.reservation import Reservation
 from optsched.driver.snapshot import snapshot
 from optsched.driver.world import World
-from optsched.estimates.errors import Belief, RunTimeErrors, kind_of
+from optsched.estimates.errors import FEW, NEWEST, Belief, RunTimeErrors, kind_of
 from optsched.estimates.history import History, Likeness
 from optsched.forecast.calibration import Calibration, Event
 from optsched.forecast.course import DAY_S, Quantiles, Question, ToCome, forecast
@@ -58,6 +63,8 @@ WARM_UP = 50
 """So many jobs are forecast before any is counted."""
 WINDOW_S, LATELY = 7 * DAY_S, 500
 """Jobs to come are like those of the last days, at most so many."""
+RUNNING, WAITING, LENGTHS = KNOWN = ("running", "waiting", "lengths")
+"""What forecasts may be given that is not known."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,8 @@ class Watched:
         self.calibration.came(job.id, "end", now_s)
 
 
-def run(instance: Instance) -> tuple[list[Asked], Watched]:
-    """Simulate a trace and forecast."""
+def run(instance: Instance, known: str | None = None) -> tuple[list[Asked], Watched]:
+    """Simulate a trace and forecast, with one of `KNOWN` given."""
     calibration = Calibration()
     watched = Watched(calibration)
     policy: Any = registry.policy("optsched", parse("wct"), {})
@@ -130,7 +137,7 @@ def run(instance: Instance) -> tuple[list[Asked], Watched]:
             next_s = now_s + EVERY_S
             seen.update(new)
             calibration.late(now_s)
-            asked.extend(_asked(world, instance, watched, new, policy.reservations.current))
+            asked.extend(_asked(world, known, watched, new, policy.reservations.current))
         return False
 
     simulation.run(until=look)
@@ -138,16 +145,19 @@ def run(instance: Instance) -> tuple[list[Asked], Watched]:
 
 
 def _asked(
-    world: World, instance: Instance, watched: Watched, new: list[str], kept: Reservation | None
+    world: World, known: str | None, watched: Watched, new: list[str], kept: Reservation | None
 ) -> list[Asked]:
     present, now_s, calibration = snapshot(world).instance, world.now_s, watched.calibration
+    jobs = world.instance.jobs
     question = Question(
         instance=present,
         beliefs=watched.beliefs,
         errors=watched.history.ended.errors,
-        to_come=to_come(instance.jobs, watched.beliefs, now_s),
+        to_come=to_come(jobs, watched.beliefs, now_s),
         kept=kept,
     )
+    if known:
+        question = knowing(question, jobs, known)
     quantiles, easy = forecast(question), forecast(easy_question(present))
     asked = []
     for job in new:
@@ -161,6 +171,27 @@ def _asked(
         for event, own in times.items():
             calibration.given(job, event, now_s, *own)
     return asked
+
+
+def knowing(question: Question, jobs: tuple[Job, ...], known: str) -> Question:
+    """Return the question with one of `KNOWN` given: a kind of belief of each job's own that errs
+    by as much as this one does, or one for all that is as long as any job of the trace."""
+    if known == LENGTHS:
+        lengths, kind = RunTimeErrors(), (LENGTHS, 0)
+        for job in jobs[:: math.ceil(len(jobs) / NEWEST)]:
+            lengths.add(kind, 1.0, job.work_s)
+        any_one = Belief(1.0, kind)
+        come = replace(question.to_come, beliefs=(any_one,) * len(question.to_come.jobs))
+        beliefs = {job.id: any_one for job in question.instance.jobs}
+        return replace(question, beliefs=beliefs, errors=lengths, to_come=come)
+    beliefs, errors = dict(question.beliefs), question.errors.copy()
+    present = question.instance
+    for job in jobs:
+        if job.id in present.job and (job.id in present.running_job) == (known == RUNNING):
+            belief = beliefs[job.id] = replace(beliefs[job.id], kind=(job.id, 0))
+            for _ in range(FEW):
+                errors.add(belief.kind, belief.work_s, job.work_s)
+    return replace(question, beliefs=beliefs, errors=errors)
 
 
 def to_come(jobs: tuple[Job, ...], beliefs: dict[str, Belief], now_s: float) -> ToCome:
@@ -267,6 +298,7 @@ def main() -> None:
     parser.add_argument("--trace", choices=WORKLOADS)
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
     parser.add_argument("--profiles", type=int, default=PROFILES_SEED, help="seed of their draw")
+    parser.add_argument("--known", choices=KNOWN, help="what forecasts are given besides")
     parser.add_argument("--refresh", type=int, metavar="N")
     parser.add_argument("--what-if", type=int, metavar="N")
     parser.add_argument("--keep", type=Path, help="a file for all that was asked (pickle)")
@@ -275,12 +307,13 @@ def main() -> None:
         taken = refresh(given.refresh) if given.refresh else changed(given.what_if)
         print(json.dumps({"benchmark": "forecast", **taken}))
         return
-    asked, watched = run(instance_of(given.trace, given.jobs, given.profiles, sharing=False))
+    instance = instance_of(given.trace, given.jobs, given.profiles, sharing=False)
+    asked, watched = run(instance, given.known)
     if given.keep:
         rows = [(own.job, own.made_s, own.raw, own.easy_s) for own in asked]
         given.keep.write_bytes(pickle.dumps((rows, watched.start_s, watched.end_s)))
     about = {"benchmark": "forecast", "trace": given.trace, "jobs": len(watched.end_s)}
-    about["profiles"] = given.profiles
+    about |= {"profiles": given.profiles, "known": given.known or "nothing"}
     print(json.dumps(about | compared(asked[WARM_UP:], watched)))
 
 

@@ -19,7 +19,7 @@ from .model.instance import (
 )
 from .model.job import Elastic, Job, Mode
 from .model.plan import JobPlan, Plan, Segment, Solution
-from .model.profile import Clock, Locality, Profile, Sharing
+from .model.profile import Clock, Locality, Phase, Profile, Sharing
 
 if TYPE_CHECKING:
     from .api import (
@@ -57,6 +57,7 @@ __all__ = [
     "Model",
     "Node",
     "Outage",
+    "Phase",
     "Placement",
     "Plan",
     "Profile",

@@ -78,7 +78,7 @@ def test_a_gang_overlaps_in_part() -> None:
 
 def test_pairs_are_those_of_the_simulator() -> None:
     study = generate("even", seed=1, **{**WORKLOAD, "jobs": 60})
-    plan = simulate(study, "xonar-style").solution.plan
+    plan = simulate(study, "xonar-style", options={"gangs": "whole"}).solution.plan
     assert plan is not None
     ends_s = Play(study, STUDY).run()
     assert ends_s == pytest.approx({entry.id: entry.completion_s for entry in plan.jobs})

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from .parts.arguments import check_outputs, count_option, load, option, path_option, seed_option
+from .parts.arguments import (
+    check_outputs,
+    count_option,
+    flag_option,
+    load,
+    option,
+    path_option,
+    seed_option,
+)
 from .parts.out import Out, Parts, answers
 
 HELD_OUT = ("base", "learned", "reward")
@@ -20,7 +28,12 @@ HELD_OUT = ("base", "learned", "reward")
     "What is rewarded: bounded-slowdown, wait, wct, utilisation or slowdown.",
     default="bounded-slowdown",
 )
-@option("--base RULE", "The rule to beat on the same jobs: a policy, wfp or f1.", default="fifo")
+@option(
+    "--base RULE",
+    "The rule to beat on the same jobs: a policy, wfp, f1 or smallest.",
+    default="fifo",
+)
+@flag_option("--backfill", "While the picked job waits, those that do not delay it start.")
 @seed_option(metavar="S", help="Random seed; the same seed gives the same weights.")
 @count_option(
     "--generations N", "Number of generations; each takes a few seconds.", most=10_000, default=30
@@ -58,8 +71,10 @@ def command(
     context = click.get_current_context()
     for own in context.command.params:
         value = context.params.get(str(own.name))
-        if own.name in training and own.name != "workers" and value != own.default:
-            words += [own.opts[0], str(value)]
+        if own.name not in training or own.name == "workers" or value == own.default:
+            continue
+        if value is not False:
+            words += [own.opts[0]] if value is True else [own.opts[0], str(value)]
     about = {
         "command": " ".join(words),
         "instances": [instance_hash(instance) for instance in loaded],

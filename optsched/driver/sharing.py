@@ -1,10 +1,18 @@
 """Starting a job on the very GPUs that a running one holds: where, and when that is not allowed."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model.instance import Placement, Slot
-from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, gpu_memory_gib, placed_rate, sharing_rate
+from ..physics import (
+    TIME_TOLERANCE_S,
+    beyond_gpu_memory,
+    gpu_memory_gib,
+    placed_rate,
+    sharing_rate,
+    with_cores,
+)
 from ..physics.modes import Option
 from ..physics.windows import leaves_saved
 from .layout import Need
@@ -35,7 +43,7 @@ def why_not_share(
     clause, or None; `heedless` of the memory of the GPUs."""
     job, other, run, mode = state.job, partner.job, partner.run, option.mode
     assert run is not None
-    if run.partner is not None:
+    if run.partner is not None or run.overlaps:
         return f"{other.id} shares its GPUs already"
     if not mode.gpus or mode.gpus != run.mode.gpus:
         return f"it would take {mode.gpus} GPUs, {other.id} holds {run.mode.gpus}"
@@ -64,6 +72,44 @@ def why_not_share(
     if placed_rate(view.instance, job, replace(mode, share_with=other.id), placement) <= 0:
         return "it would make no progress there"
     if not run.row_s > view.now_s and view.seems_to_stay(state, mode, placement):
+        return "it has only just left these GPUs"
+    return None if _is_free(view.free, need, placement) else "not enough room beside it"
+
+
+def why_not_overlap(
+    view: "ClusterView",
+    state: JobState,
+    option: Option,
+    node: str,
+    partners: Mapping[JobState, int],
+) -> str | None:
+    """Return why a waiting job may not start now under `option` on one node, on so many GPUs of
+    each of some running jobs and else on free ones, in one clause, or None."""
+    job, mode = state.job, option.mode
+    placement = with_cores((Slot(node=node, gpus=mode.gpus),), mode)
+    alone = mode.gpus - sum(partners.values())
+    if view.cluster.windows or job.profile.fetch_s:
+        return "gangs overlap only where there are no windows and no models to fetch"
+    for partner, gpus in partners.items():
+        other, run = partner.job, partner.run
+        assert run is not None
+        if run.partner is not None or run.stops_s is not None or run.row_s > view.now_s:
+            return f"{other.id} shares all of its GPUs, saves, or has only just started"
+        if not 0 < gpus <= run.own_gpus().get(node, 0):
+            return f"{other.id} does not have {gpus} GPUs of {node} to itself"
+        if mode.clock_mhz != run.mode.clock_mhz:
+            return f"{other.id} has set another clock"
+        rates = sharing_rate(job.profile, other.profile), sharing_rate(other.profile, job.profile)
+        if min(rates) <= 0:
+            return "it is not known how fast the two would run"
+        if beyond_gpu_memory(view.cluster, job, mode, other, run.mode, placement) is not None:
+            return f"the GPUs of {node} do not have the memory of both"
+    if not partners or not 0 <= alone <= view.free.gpus_on(node):
+        return f"{node} does not have {alone} free GPUs"
+    need, layout = view.need(job.id, option), view.free.layout
+    if not view.free.able(need) >> layout.order[node] & 1:
+        return f"the GPUs of {node} do not serve its mode"
+    if view.seems_to_stay(state, mode, placement):
         return "it has only just left these GPUs"
     return None if _is_free(view.free, need, placement) else "not enough room beside it"
 

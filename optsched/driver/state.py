@@ -47,7 +47,8 @@ class Run:
     `work_s` of reference work of this attempt to do then; `unsaved` has the (seconds, rate) worked
     since the last checkpoint until then. `stopped_s` and `stops_s` are set once the job is being
     preempted: when it was, and when it gives back what it holds; `left_s` is what was left of the
-    attempt when it stopped working. `base` is the mode without the sharing partner. `dies_s` is
+    attempt when it stopped working. `base` is the mode without the sharing partner; `overlaps` are
+    the jobs with which it shares some of its GPUs, and how many. `dies_s` is
     when the job runs out of GPU memory if it has not completed and its partner is still there.
     `rate` is `full_rate`, that on channels of its own, divided by the `slowdown` on those it
     shares; it may change within a row, which begins with `row_work_s` of the attempt to do, and at
@@ -63,6 +64,7 @@ class Run:
         "left_s",
         "mode",
         "need",
+        "overlaps",
         "partner",
         "placement",
         "rate",
@@ -110,11 +112,27 @@ class Run:
         self.stops_s: float | None = None
         self.dies_s: float | None = None
         self.partner: JobState | None = None
+        self.overlaps: dict[JobState, int] = {}
+
+    def own_gpus(self) -> dict[str, int]:
+        """Return the GPUs of each node that the job shares with nobody."""
+        if self.partner is not None:
+            return {}
+        own = {slot.node: slot.gpus for slot in self.placement}
+        for other, gpus in self.overlaps.items():
+            assert other.run is not None
+            own[one_of_them(self, other.run)] -= gpus
+        return own
 
     @property
     def ends_s(self) -> float:
         """Return when the stay ends by itself."""
         return self.end_s if self.dies_s is None else min(self.end_s, self.dies_s)
+
+
+def one_of_them(a: Run, b: Run) -> str:
+    """Return the node on which two jobs overlap, the only one of one of them."""
+    return (a if len(a.placement) == 1 else b).placement[0].node
 
 
 class JobState:
@@ -304,6 +322,9 @@ class JobState:
         if partner is None:
             run.dies_s = None
         mode = replace(run.base, share_with=None if partner is None else partner.job.id)
+        if run.overlaps:
+            shared = {other.job.id: gpus for other, gpus in run.overlaps.items()}
+            mode = replace(mode, shared_gpus=shared)
         if run.stops_s is None:
             run.full_rate = placed_rate(instance, self.job, mode, run.placement)
             self._change_rate(run, now_s)

@@ -1,7 +1,7 @@
 """What a policy may see of the cluster in virtual time."""
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from ..errors import OptschedError
@@ -29,7 +29,7 @@ from .contention import Channels
 from .demand import Demand, Demands
 from .layout import Layout, Need
 from .placement import Room
-from .sharing import why_not_share
+from .sharing import why_not_overlap, why_not_share
 from .state import JobState, Run, gpus_counted
 
 Fit = tuple[Option, Placement]
@@ -483,6 +483,38 @@ class ClusterView:
         return why_not_share(
             self, self._state[job_id], option, self._state[partner_id], heedless=heedless
         )
+
+    def own_gpus(self, job_id: str) -> dict[str, int]:
+        """Return the GPUs of each node that a running job shares with nobody."""
+        return self._held(job_id).own_gpus()
+
+    def may_overlap(
+        self, job_id: str, option: Option, node: str, partners: Mapping[str, int]
+    ) -> bool:
+        """Return whether a waiting job may start now under `option` on one node, on so many GPUs of
+        each of some running jobs, which share them with nobody yet, and else on free ones."""
+        return self._why_not_overlap(job_id, option, node, partners) is None
+
+    def _why_not_overlap(
+        self, job_id: str, option: Option, node: str, partners: Mapping[str, int]
+    ) -> str | None:
+        if not self.shares_gpus:
+            return "jobs do not share GPUs on live nodes"
+        if job_id not in self.waiting or not partners.keys() <= self.running.keys():
+            return "it does not wait, or the others do not run"
+        if (whole := self._same_gpus(option, node, partners)) is not None:
+            return self._why_not_share(job_id, option, whole, heedless=False)
+        others = {self._state[name]: gpus for name, gpus in partners.items()}
+        return why_not_overlap(self, self._state[job_id], option, node, others)
+
+    def _same_gpus(self, option: Option, node: str, partners: Mapping[str, int]) -> str | None:
+        """Return the job whose very GPUs these are, if they are those of one."""
+        [first, *others] = partners or [None]
+        if first is None or others or partners[first] != option.mode.gpus:
+            return None
+        run = self._held(first)
+        held = [(slot.node, slot.gpus) for slot in run.placement]
+        return first if held == [(node, option.mode.gpus)] and not run.overlaps else None
 
     def _just_fitted(self, job_id: str, option: Option, placement: Placement) -> Need | None:
         """Return what the job takes, if `fit` has just said of all this that it is free."""

@@ -1,12 +1,12 @@
 """The cluster that a policy drives: what it may do with it, and what that means for its jobs."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..estimates import Estimates
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement, Running, Slot
 from ..model.job import Mode
 from ..physics import (
     TIME_TOLERANCE_S,
@@ -186,6 +186,32 @@ class World(ClusterView):
         self._begin(state, begin_s, mode, placement, need, speed, dies_s).partner = partner
         self._share(partner, state)
 
+    def start_overlapping(
+        self, job_id: str, option: Option, node: str, partners: Mapping[str, int]
+    ) -> None:
+        """Start or resume a waiting job on one node, on so many GPUs of each of some running jobs
+        and else on free ones. Each gang then runs at the rate of the slowest of its GPUs. Raises
+        PolicyError where `may_overlap` is false."""
+        reason = self._why_not_overlap(job_id, option, node, partners)
+        if reason is not None:
+            raise PolicyError(f"job {job_id} cannot start on {node} at {self.now_s:g} s: {reason}")
+        if (whole := self._same_gpus(option, node, partners)) is not None:
+            self.start_sharing(job_id, option, whole)
+            return
+        state = self._state[job_id]
+        others = {self._state[name]: gpus for name, gpus in partners.items()}
+        placement = with_cores((Slot(node=node, gpus=option.mode.gpus),), option.mode)
+        mode = replace(option.mode, shared_gpus=dict(partners))
+        need = self.need(job_id, option)
+        self.free.take(need, placement, with_gpus=False)
+        self.free.seize(node, option.mode.gpus - sum(partners.values()), 0)
+        speed = placed_rate(self.instance, state.job, mode, placement)
+        self._begin(state, self.now_s, mode, placement, need, speed).overlaps = others
+        for partner, gpus in others.items():
+            assert partner.run is not None
+            partner.run.overlaps[state] = gpus
+            self._share(partner, None)
+
     def _begin(
         self,
         state: JobState,
@@ -208,7 +234,7 @@ class World(ClusterView):
             slower = self._channels.join(state.index, loads)
             slowdown = self._channels.slowdown(state.index, state.job.profile)
             run = state.begin(begin_s, mode, placement, need, speed, slowdown, fetch_s)
-        if mode.share_with is not None:
+        if mode.share_with is not None or mode.shared_gpus:
             run.base, run.dies_s = mode.unshared, dies_s
         self._expect_end(state)
         if need.ties is not None and self.free.domains.opens(need.ties):
@@ -386,16 +412,25 @@ class World(ClusterView):
         self._give_back(state, ending)
 
     def _give_back(self, state: JobState, ending: Ending) -> None:
+        assert state.run is not None
+        own = state.run.own_gpus() if state.run.overlaps else {}
         run = state.leave(self.now_s)
         self.free.give(
             run.need,
             run.placement,
             finished=ending == Ending.COMPLETED,
-            with_gpus=run.partner is None,
+            with_gpus=run.partner is None and not run.overlaps,
         )
+        for node, gpus in own.items():
+            self.free.let_go(node, gpus, 0)
         self._released.append(state.job.id)
         if self._channels is not None and (faster := self._channels.leave(state.index)):
             self._slow_down(faster)
+        for other in run.overlaps:
+            assert other.run is not None
+            del other.run.overlaps[state]
+            if other.job.id in self.running or other.job.id in self.saving:
+                self._share(other, None)
         if run.partner is None or run.partner.run is None:
             return
         if ending == Ending.NODE_LOST:

@@ -20,6 +20,8 @@ def outside_class(instance: Instance, plan: Plan) -> str | None:
             partner = segment.mode.share_with
             if partner is not None and (running is None or running.mode.share_with != partner):
                 return f"job {entry.id} starts to share GPUs with {partner}; in the class each job has its own"  # noqa: E501
+            if segment.mode.shared_gpus:
+                return f"job {entry.id} shares some of its GPUs; in the class each job has its own"
             mixes = (
                 len(gpus_by_type(instance.cluster, segment.placement)) > 1
                 if len(segment.placement) > 1

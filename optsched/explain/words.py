@@ -176,6 +176,8 @@ def _mode(mode: Mode) -> str:
     ]
     takes = f" with {' and '.join(each)} each" if each else ""
     beside = "" if mode.share_with is None else f" shared with {mode.share_with}"
+    if mode.shared_gpus:
+        beside = f", some shared with {', '.join(mode.shared_gpus)}"
     return f"{mode.gpus} {kind}GPU{'s' if mode.gpus != 1 else ''}{clock}{takes}{beside}"
 
 

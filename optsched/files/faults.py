@@ -447,6 +447,12 @@ def _mode_rules(mode: Mode) -> tuple[tuple[str, object, str, str], ...]:
             "leave it out",
         ),
         (
+            "shared_gpus",
+            bool(mode.shared_gpus),
+            "a listed mode cannot name partners",
+            "leave it out",
+        ),
+        (
             "clock_mhz",
             mode.clock_mhz is not None,
             "a listed mode cannot set a clock",
@@ -539,6 +545,12 @@ def _running(instance: Instance, path: str, run: Running) -> Iterator[Fault]:
             f"{path}.mode.share_with",
             f"job {run.job}: {partner!r} does not run beside it",
             "name the running job on the same GPUs, or leave it out",
+        )
+    if run.mode.shared_gpus:
+        yield Fault(
+            f"{path}.mode.shared_gpus",
+            f"job {run.job} shares some of its GPUs, which only plans of the simulator know",
+            "leave it out",
         )
     for k, slot in enumerate(run.placement):
         if slot.node not in instance.cluster.node:

@@ -27,10 +27,11 @@ class Mode(Value):
 
     `gpu_type` None runs on any type. `cpus_per_gpu` goes with GPUs, `cpus` with a CPU-only job.
     `duration_s` is given in modes listed explicitly in a job and is the whole job's run time in
-    this mode. `share_with` names the job that runs on the same GPUs. `clock_mhz` is a measured GPU
-    clock, None the default one. `memory_gib_per_gpu` (host memory) and `gpu_memory_gib` are
-    measured amounts below those that the profile asks for, None all of them. Listed modes have none
-    of the three.
+    this mode. `share_with` names the job that runs on the same GPUs; `shared_gpus` says how many of
+    its GPUs, all on one node, a job shares with each of others that hold more, or less. `clock_mhz`
+    is a measured GPU clock, None the default one. `memory_gib_per_gpu` (host memory) and
+    `gpu_memory_gib` are measured amounts below those that the profile asks for, None all of them.
+    Listed modes have none of the three.
     """
 
     duration_s: Duration | None = None
@@ -39,6 +40,7 @@ class Mode(Value):
     cpus_per_gpu: Count = 0
     cpus: Count = 0
     share_with: str | None = None
+    shared_gpus: Mapping[str, PositiveCount] = field(default_factory=empty)
     clock_mhz: PositiveCount | None = None
     memory_gib_per_gpu: PositiveGib | None = None
     gpu_memory_gib: PositiveGib | None = None
@@ -57,7 +59,7 @@ class Mode(Value):
     @property
     def unshared(self) -> "Mode":
         """Return the same mode on GPUs of its own."""
-        return replace(self, share_with=None)
+        return replace(self, share_with=None, shared_gpus=empty())
 
     @property
     def without_cores(self) -> "Mode":
@@ -88,10 +90,10 @@ class Job(Value):
     jobs under the policies (higher first); `weight` counts in the objectives. `user` and `command`
     say who submitted what: jobs that share them tend to run alike. With `cores_in_place` a job that
     runs may go on, without a new start, in another of its modes that differs in cores alone.
-    `node_labels` are the labels
-    that its nodes must have and those that they must not have. A job starts only where each node,
-    or rack, that it takes has another job with each label of `affinity`; it shares no node, or
-    rack, with other jobs that have a label of `anti_affinity`, nor they with it.
+    `node_labels` are the labels that its nodes must have and those that they must not have. A job
+    starts only where each node, or rack, that it takes has another job with each label of
+    `affinity`; it shares no node, or rack, with other jobs that have a label of `anti_affinity`,
+    nor they with it.
     """
 
     id: str

@@ -23,6 +23,7 @@ FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
         "cpus_per_gpu": (int,),
         "cpus": (int,),
         "share_with": (str, NOTHING),
+        "shared_gpus": (Table,),
         "clock_mhz": (int, NOTHING),
         "memory_gib_per_gpu": (*NUMBER, NOTHING),
         "gpu_memory_gib": (*NUMBER, NOTHING),

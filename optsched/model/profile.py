@@ -5,7 +5,17 @@ from dataclasses import field
 from typing import Literal
 
 from ..frozen import frozen
-from .quantity import Fraction, Gib, PositiveCount, PositiveGib, Rate, Seconds, Watts
+from .quantity import (
+    Duration,
+    Epochs,
+    Fraction,
+    Gib,
+    PositiveCount,
+    PositiveGib,
+    Rate,
+    Seconds,
+    Watts,
+)
 from .value import Value, empty
 
 
@@ -36,6 +46,16 @@ class Clock:
 
     rate: Rate
     power: Rate
+
+
+@frozen
+class Phase:
+    """Epochs of a training that run alike, at one batch size: how many, and the reference work of
+    each."""
+
+    batch_size: PositiveCount
+    epochs: Epochs
+    epoch_s: Duration
 
 
 Mixing = Literal["bottleneck", "sum"]
@@ -75,6 +95,9 @@ class Profile(Value):
     `checkpoint_every_s` None: the job saves on demand, a preemption holds its GPUs for
     `checkpoint_s`. A number: only periodic checkpoints exist, and a preemption loses the work since
     the last one.
+
+    `phases` tell, from the first to the last, how the batch size changes: what is done at what
+    pace is in the rates, and only who predicts batch sizes reads them.
     """
 
     name: str | None = None
@@ -100,6 +123,7 @@ class Profile(Value):
     checkpoint_every_s: Seconds | None = None
     power_w: Mapping[str, Watts] = field(default_factory=empty)
     clocks: Mapping[PositiveCount, Clock] = field(default_factory=empty)
+    phases: tuple[Phase, ...] = ()
 
     __hash__ = Value.__hash__
 

@@ -25,6 +25,8 @@ Worth = Annotated[float, Ge(0)]
 """What jobs or capacities are worth to an objective: as large as weights and squares make it."""
 Gib = Annotated[float, Ge(0), Le(1e9)]
 PositiveGib = Annotated[float, Gt(0), Le(1e9)]
+Epochs = Annotated[float, Gt(0), Le(1e9)]
+"""Passes over the training data; the last may be one in part."""
 Watts = Annotated[float, Ge(0), Le(1e9)]
 Weight = Annotated[float, Ge(0), Le(1e9)]
 Rate = Annotated[float, Ge(0), Le(1e6), Predicate(is_zero_or_counts)]

@@ -2,7 +2,7 @@
 simulator and every model."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from ..model.cluster import POWER_CAP, Cluster, Node
@@ -200,11 +200,21 @@ def rate(
     The product of the profile's tables (DESIGN 5). A listed mode has its own duration; only the
     spread slows it.
     """
-    return _rate(job, mode, gpu_type_rate(job.profile, gpu_type), spread, partner)
-
-
-def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, partner: Job | None) -> float:
     share = 1.0 if partner is None else sharing_rate(job.profile, partner.profile)
+    return _rate(job, mode, gpu_type_rate(job.profile, gpu_type), spread, share)
+
+
+def overlap_rate(profile: Profile, gpus: int, shared: Iterable[tuple[Profile, int]]) -> float:
+    """Return the rate of a gang of `gpus` that shares so many of them with each partner, relative
+    to that alone: as slow as on the slowest of its GPUs."""
+    rates, alone = [], gpus
+    for partner, count in shared:
+        rates.append(sharing_rate(profile, partner))
+        alone -= count
+    return min([*rates, 1.0] if alone or not rates else rates)
+
+
+def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, share: float) -> float:
     if mode.duration_s is not None:
         own = job.work_s / mode.duration_s
     elif mode.gpus == 0:
@@ -223,13 +233,18 @@ def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, partner: Job | N
 def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) -> float:
     """Return `rate` of a placement: its GPU types and spread are read off its nodes."""
     gpu_type = instance.cluster.node[placement[0].node].gpu_type if placement else None
-    partner = None if mode.share_with is None else instance.job[mode.share_with]
+    share = 1.0
+    if mode.share_with is not None:
+        share = sharing_rate(job.profile, instance.job[mode.share_with].profile)
+    elif mode.shared_gpus:
+        partners = ((instance.job[name].profile, n) for name, n in mode.shared_gpus.items())
+        share = overlap_rate(job.profile, mode.gpus, partners)
     type_rate = gpu_type_rate(job.profile, gpu_type)
     if len(placement) > 1:
         held = gpus_by_type(instance.cluster, placement)
         if len(held) > 1:
             type_rate = mixed_type_rate(job.profile, held)
-    return _rate(job, mode, type_rate, span(instance.cluster, placement), partner)
+    return _rate(job, mode, type_rate, span(instance.cluster, placement), share)
 
 
 def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:

@@ -59,11 +59,13 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Held:
-    """Lanes of one node that a segment holds until `end_s`."""
+    """Lanes of one node that a segment holds until `end_s`; `kept` are those that it shares with
+    each of others, where it shares some of them."""
 
     end_s: float
     lanes: list[int]
     half: int | None
+    kept: dict[str, list[int]]
 
 
 def assign_lanes(instance: Instance, plan: Plan) -> Lanes:
@@ -115,6 +117,14 @@ def _colour_gpus(
         start_s, job, count, segment = piece.start_s, piece.job, piece.gpus, piece.segment
         if not count:
             continue
+        if segment.mode.shared_gpus:
+            drawn = _overlap(instance, gpus, piece, held)
+            blocks += [
+                Block(job, piece.s, first_row + start, length, half)
+                for half, own in drawn
+                for start, length in _runs(sorted(own))
+            ]
+            continue
         partner = segment.mode.share_with
         before = held.get(job)
         other = (
@@ -144,10 +154,39 @@ def _colour_gpus(
             )
             lanes = before.lanes if same and before is not None else _pick(gpus, taken, count)
             half = None if partner is None else 0
-        held[job] = _Held(segment.end_s, lanes, half)
+        held[job] = _Held(segment.end_s, lanes, half, {})
         for start, length in _runs(lanes):
             blocks.append(Block(job, piece.s, first_row + start, length, half))
     return blocks
+
+
+def _overlap(
+    instance: Instance, gpus: int, piece: _Piece, held: dict[int, _Held]
+) -> list[tuple[int | None, list[int]]]:
+    """Hold the lanes of a job that shares some of its GPUs: those that its partners keep for it,
+    else its own, of which it keeps some for them. Return them by half."""
+    shared, name = piece.segment.mode.shared_gpus, instance.jobs[piece.job].id
+    there = {
+        instance.jobs[key].id: other
+        for key, other in held.items()
+        if key != piece.job and _active(other, piece.start_s)
+    }
+    kept = {
+        other: there[other].kept[name]
+        for other in shared
+        if other in there and name in there[other].kept
+    }
+    joined = [lane for lanes in kept.values() for lane in lanes]
+    taken = {lane for other in there.values() for lane in other.lanes}
+    before = held[piece.job].lanes if piece.job in held else []
+    own = [lane for lane in before if lane not in taken][: piece.gpus - len(joined)]
+    own += _pick(gpus, taken | {*own}, piece.gpus - len(joined) - len(own))
+    under, free = list[int](), own
+    for other in [other for other in shared if other not in kept]:
+        kept[other], free = free[: shared[other]], free[shared[other] :]
+        under += kept[other]
+    held[piece.job] = _Held(piece.segment.end_s, [*joined, *own], None, kept)
+    return [(1, joined), (0, under), (None, free)]
 
 
 def _active(held: _Held, at_s: float) -> bool:

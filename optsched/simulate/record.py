@@ -35,7 +35,7 @@ INCIDENTS: dict[int, Incident] = {
 class Record:
     """Rows in the order in which they ended. All columns have one entry a row.
 
-    `job` is the position in `instance.jobs`; `mode` that in `modes` (without partners);
+    `job` is the position in `instance.jobs`; `mode` that in `modes` (without `share_with`);
     `placements` has one entry a row; `partner` is the position of the job on the same GPUs or -1.
     `gpu_type` is the position in `instance.cluster.gpu_types`, -1 without GPUs, `SEVERAL_TYPES`
     where only the placement tells; `gpus` and `cpus` are counted over all nodes. `overhead_s` are

@@ -274,7 +274,7 @@ class VirtualWorld(World):
             state.index,
             start_s,
             end_s,
-            run.base,
+            run.mode if run.mode.shared_gpus else run.base,
             run.placement,
             partner,
             overhead_s,

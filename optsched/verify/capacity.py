@@ -2,7 +2,7 @@
 GPUs shared by pairs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from ..model.cluster import Tenant
@@ -39,16 +39,47 @@ def _pieces(
     """Return what jobs hold of things by name; with `pairs` two jobs that name each other hold it
     together, so that it counts once."""
     pieces: Pieces = defaultdict(list)
+    entries = {entry.id: entry for entry in plan.jobs}
     for entry in plan.jobs:
         job = instance.job[entry.id]
         for segment in entry.segments:
             partner = segment.mode.share_with if pairs else None
             own = (entry.id,)
             holder = own if partner is None else (min(entry.id, partner), max(entry.id, partner))
+            shared = _shared_on(entries, segment) if pairs and segment.mode.shared_gpus else {}
             for name, amount in amounts(job, segment):
-                if amount:
-                    pieces[name].append((segment.start_s, segment.end_s, holder, entry.id, amount))
+                alone = amount
+                for other, gpus in shared.get(name, {}).items():
+                    both = (min(entry.id, other), max(entry.id, other))
+                    pieces[name].append((segment.start_s, segment.end_s, both, entry.id, gpus))
+                    alone -= gpus
+                if alone:
+                    pieces[name].append((segment.start_s, segment.end_s, holder, entry.id, alone))
     return pieces
+
+
+def _shared_on(entries: Mapping[str, JobPlan], segment: Segment) -> dict[str, dict[str, int]]:
+    """Return by node how many GPUs a segment shares there with whom; with nobody who shares no node
+    with it, or several, which `sharing` finds."""
+    shared: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, gpus in segment.mode.shared_gpus.items():
+        nodes = {
+            node
+            for other in entries[name].segments
+            if _overlap_s(segment, other) > TIME_TOLERANCE_S
+            for node in _common_nodes(segment, other)
+        }
+        if len(nodes) == 1:
+            shared[nodes.pop()][name] = gpus
+    return shared
+
+
+def _overlap_s(a: Segment, b: Segment) -> float:
+    return min(a.end_s, b.end_s) - max(a.start_s, b.start_s)
+
+
+def _common_nodes(a: Segment, b: Segment) -> set[str]:
+    return {slot.node for slot in a.placement} & {slot.node for slot in b.placement}
 
 
 def node_capacity(instance: Instance, plan: Plan) -> Iterator[Violation]:
@@ -314,28 +345,47 @@ def quotas_over(instance: Instance, own: Tenant) -> list[str]:
 
 
 def sharing(instance: Instance, plan: Plan, *, replay: bool = False) -> Iterator[Violation]:
-    """Check that jobs that share GPUs name each other, sit on the same GPUs at one clock all the
-    while, and fit their memory.
+    """Check that jobs that share GPUs name each other, sit on the same GPUs, or on as many of one
+    node, at one clock all the while, and fit their memory.
 
     In a replay they may exceed it while one of them, just started, fills it.
     """
     entries = {entry.id: entry for entry in plan.jobs}
     for entry in plan.jobs:
         for segment in entry.segments:
-            if segment.mode.share_with is not None:
-                yield from _shared_segment(
-                    instance, entry, segment, entries.get(segment.mode.share_with), replay
-                )
+            on = {slot.node: slot.gpus for slot in segment.placement}
+            for node, shared in _shared_on(entries, segment).items():
+                if sum(shared.values()) > on[node]:
+                    says = (
+                        f"shares more GPUs of node {node} at {segment.start_s:.12g} s than it holds"
+                    )
+                    yield broken("sharing", entry.id, says, segment.start_s, node)
+            whole = segment.mode.share_with
+            for name in (*([whole] if whole is not None else []), *segment.mode.shared_gpus):
+                partner = entries.get(name)
+                yield from _shared_segment(instance, entry, segment, name, partner, replay)
 
 
 def _gpus(segment: Segment) -> list[tuple[str, int]]:
     return sorted((slot.node, slot.gpus) for slot in segment.placement)
 
 
+def _share(job: str, own: Segment, partner: str, other: Segment) -> bool:
+    """Return whether two segments name each other on the same GPUs, or on as many of one node."""
+    if own.mode.share_with == partner:
+        return other.mode.share_with == job and _gpus(own) == _gpus(other)
+    shared = own.mode.shared_gpus.get(partner), other.mode.shared_gpus.get(job)
+    return len(_common_nodes(own, other)) == 1 and shared[0] == shared[1]
+
+
 def _shared_segment(
-    instance: Instance, entry: JobPlan, segment: Segment, partner: JobPlan | None, replay: bool
+    instance: Instance,
+    entry: JobPlan,
+    segment: Segment,
+    name: str,
+    partner: JobPlan | None,
+    replay: bool,
 ) -> Iterator[Violation]:
-    name = segment.mode.share_with
     node = segment.placement[0].node if segment.placement else None
 
     def wrong(at_s: float, says: str) -> Violation:
@@ -348,7 +398,7 @@ def _shared_segment(
         at_s = max(segment.start_s, other.start_s)
         if min(segment.end_s, other.end_s) - at_s <= TIME_TOLERANCE_S:
             continue
-        if other.mode.share_with != entry.id or _gpus(other) != _gpus(segment):
+        if not _share(entry.id, segment, name, other):
             yield wrong(at_s, "they do not name each other on the same GPUs")
             return
         if other.mode.clock_mhz != segment.mode.clock_mhz:
@@ -361,7 +411,7 @@ def _shared_segment(
     if beside_s < segment.end_s - TIME_TOLERANCE_S:
         yield wrong(beside_s, f"{name} does not run then")
         return
-    if partner is None or name is None:
+    if partner is None:
         return
     job, other_job = instance.job[entry.id], instance.job[name]
     suffices = True

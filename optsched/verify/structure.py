@@ -45,11 +45,17 @@ def _segments(instance: Instance, entry: JobPlan) -> Iterator[Violation]:
             if slot.node not in instance.cluster.node:
                 says = f"is placed {at} on node {slot.node}, which does not exist"
                 yield broken("unknown node", entry.id, says, segment.start_s, slot.node)
-        partner = segment.mode.share_with
-        if partner is not None and (partner not in instance.job or partner == entry.id):
-            why = "which is itself" if partner == entry.id else "which is not in the instance"
-            says = f"shares GPUs {at} with {partner}, {why}"
-            yield broken("sharing", entry.id, says, segment.start_s)
+        mode = segment.mode
+        for partner in (*mode.shared_gpus, *([mode.share_with] if mode.share_with else [])):
+            if partner not in instance.job or partner == entry.id:
+                why = "which is itself" if partner == entry.id else "which is not in the instance"
+                says = f"shares GPUs {at} with {partner}, {why}"
+                yield broken("sharing", entry.id, says, segment.start_s)
+        if mode.shared_gpus:
+            whole = all(type(gpus) is int and gpus > 0 for gpus in mode.shared_gpus.values())
+            if mode.share_with is not None or not whole:
+                says = f"does not share a whole number of its GPUs {at}, or all of them as well"
+                yield broken("sharing", entry.id, says, segment.start_s)
 
 
 def precedence(instance: Instance, plan: Plan) -> Iterator[Violation]:

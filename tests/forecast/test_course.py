@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.forecast import LENGTHS, RUNNING, WAITING, knowing
 from optsched import Cluster, Instance, Job, Mode, Node, Running, Slot, Suspended
 from optsched.driver.reservation import Reservation
 from optsched.estimates.errors import Belief, RunTimeErrors
@@ -128,6 +129,23 @@ def test_the_same_question_has_the_same_answer_in_any_order() -> None:
     for own in forecast(ask).values():
         assert 0 <= own.start_p50_s <= own.start_p90_s
         assert own.start_p50_s < own.end_p50_s <= own.end_p90_s
+
+
+def test_what_nobody_knows_can_be_given() -> None:
+    """`a` is believed to run for 50 s more and `c` for 15, which are 250 and 115 in truth."""
+    asked = question(instance())
+    truth = tuple(
+        replace(job, duration_s=duration_s)
+        for job, duration_s in zip(asked.instance.jobs, (300.0, 30.0, 120.0), strict=True)
+    )
+    running, waiting = (forecast(knowing(asked, truth, part)) for part in (RUNNING, WAITING))
+    assert running["c"].start_p90_s == pytest.approx(250.0)
+    assert running["b"].start_p90_s == pytest.approx(265.0)
+    assert waiting["c"].start_p90_s == pytest.approx(50.0)
+    assert waiting["b"].start_p90_s == pytest.approx(165.0)
+    any_one = forecast(knowing(replace(asked, draws=2), truth, LENGTHS))
+    assert any_one["c"].start_p50_s == pytest.approx(70.0)  # 120 or 300 s, of which 50 are done
+    assert any_one["c"].start_p90_s == pytest.approx(250.0)
 
 
 def test_none_for_nobody() -> None:

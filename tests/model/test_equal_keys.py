@@ -20,6 +20,7 @@ from optsched import (
     Locality,
     Mode,
     Node,
+    Phase,
     Profile,
     Sharing,
     Tenant,
@@ -75,6 +76,7 @@ OTHER_PROFILE: dict[str, object] = {
     "checkpoint_every_s": 60.0,
     "power_w": {"a": 300.0, "b": 400.0},
     "clocks": {900: Clock(rate=1.2, power=1.1)},
+    "phases": (Phase(batch_size=32, epochs=10.0, epoch_s=5.0),),
 }
 OTHER_JOB: dict[str, object] = {
     "id": "other",

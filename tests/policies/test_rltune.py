@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, files
+from optsched import Cluster, Instance, Job, Node, Profile, files
 from optsched.cli import learn as learn_command
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
@@ -230,14 +230,43 @@ def test_nobody_passes_the_gang_that_was_picked(tmp_path: Path) -> None:
         [(3, 8)],
     ]
     assert where(found["b"]) == [{"n": 4}]
-    jobs.append(
-        Job(id="long", gpus=1, duration_s=9.0, submit_s=2.0)
-    )  # it would end after b can start at 10
+    # It would end after b can start at 10, and b leaves it no room beside.
+    jobs.append(Job(id="long", gpus=1, duration_s=9.0, submit_s=2.0))
     more = {"weights": str(path), "backfill": "yes"}
     found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options=more)
     assert [times(found[name]) for name in ("b", "c", "long")] == [[(10, 15)], [(2, 7)], [(15, 24)]]
+    # By score, not by arrival: of two that pass b, for one of which there is room, the smaller one.
+    jobs[2:] = [
+        Job(id="d", gpus=2, duration_s=5.0, submit_s=2.0),
+        Job(id="e", gpus=1, duration_s=5.0, submit_s=2.0),
+    ]
+    jobs[0] = Job(id="a", gpus=2, duration_s=10.0)
+    smallest = {"rule": "smallest", "backfill": "yes"}
+    found = plan_of("rltune", *jobs, nodes=(Node(name="n", gpus=4, cpus=4),), options=smallest)
+    assert [times(found[name]) for name in ("d", "e")] == [[(15, 20)], [(2, 7)]]
     with pytest.raises(InputError, match="expected no or yes"):
         policy("rltune", options={"backfill": "maybe"})
+
+
+def test_the_fastest_type_that_has_a_way_is_taken() -> None:
+    # The slow node would be filled, the fast one fragmented.
+    nodes = (Node(name="slow", gpus=2, gpu_type="p"), Node(name="fast", gpus=4, gpu_type="v"))
+    rates = Profile(rate={"p": 0.5, "v": 1.0})
+    jobs = [Job(id=name, gpus=2, duration_s=9.0, profile=rates) for name in "abc"]
+    found = plan_of("rltune", *jobs, nodes=nodes)
+    assert sorted(next(iter(where(found[name])[0])) for name in "abc") == ["fast", "fast", "slow"]
+    assert where(found["a"]) == [{"fast": 2}]
+
+
+def test_a_plain_rule_picks_in_place_of_the_network() -> None:
+    four = (Node(name="n", gpus=4),)
+    jobs = [
+        Job(id="first", gpus=3, duration_s=10.0),
+        Job(id="wide", gpus=4, duration_s=5.0, submit_s=1.0),
+        Job(id="small", gpus=2, duration_s=5.0, submit_s=1.0),
+    ]
+    found = plan_of("rltune", *jobs, nodes=four, options={"rule": "smallest"})
+    assert [times(found[job.id]) for job in jobs] == [[(0, 10)], [(15, 20)], [(10, 15)]]
 
 
 @pytest.mark.parametrize(
@@ -304,14 +333,14 @@ def test_scores_by_hand() -> None:
         "utilisation": -1.0,
     }
     assert {name: score(one, policy("fifo"), name) for name in expected} == pytest.approx(expected)
-    assert base_score("wfp", "wait", one) == base_score("f1", "wait", one) == 5.0
+    assert all(base_score(rule, "wait", False, one) == 5.0 for rule in ("wfp", "f1", "smallest"))
 
 
 def test_learning_is_reproducible_and_beats_where_it_began() -> None:
     one, two = (train([workload()], seed=4, generations=2)[0] for _ in range(2))
     assert (one.scorer.vector() == two.scorer.vector()).all() and one.selected == two.selected
     assert one.selected >= training.reward(
-        base_score("fifo", "bounded-slowdown", parts(workload()).select[0]),
+        base_score("fifo", "bounded-slowdown", False, parts(workload()).select[0]),
         score(parts(workload()).select[0], training.Scoring(untrained(4)), "bounded-slowdown"),
     )
 

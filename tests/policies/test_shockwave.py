@@ -3,15 +3,24 @@
 import itertools
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Job, Node
+from optsched import Job, Node, Phase
 from optsched.errors import InputError
 from optsched.plugins.registry import policy
-from optsched_solvers.policies.shockwave import MAKESPAN, Bidder, Fair, log_progress, place, plan
+from optsched_solvers.policies.shockwave import (
+    MAKESPAN,
+    Bidder,
+    Fair,
+    foreseen,
+    log_progress,
+    place,
+    plan,
+)
 from tests.policies.verified import plan_of, times
 
 TWO = (Node(name="n0", gpus=2),)
@@ -42,6 +51,46 @@ def test_welfare_by_hand() -> None:
     # Two rounds each: progress 0.4 and 0.4, rests of 720 and 360 s; two jobs in a window of four.
     expected = (math.log(0.4) + 3 * math.log(0.4)) / 8 - 0.001 * 720
     assert welfare(jobs, [2, 2], 4, 120.0) == pytest.approx(expected)
+
+
+def published_left_s(schedule: Sequence[int], epoch_s: dict[int, float], progress: int) -> float:
+    """The predictor of the public simulator (JobMetaData.py), epoch by epoch."""
+    epochs, sizes = len(schedule), sorted(set(schedule))
+    begun = schedule[: progress + 1]
+    posterior = {size: Fraction(epochs, len(sizes)) + begun.count(size) for size in sizes}
+    total = sum(posterior.values())
+    rest = {size: epochs * weight / total for size, weight in posterior.items()}
+    for size in begun:
+        if rest[size] >= 1:
+            rest[size] -= 1
+    left = epochs - progress
+    inflated = max(int(sum(rest.values()) + 1), left)
+    return sum(float(count) * epoch_s[size] for size, count in rest.items()) * left / inflated
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=2, max_size=4),
+    at=st.integers(0, 30),
+    again=st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_predictor_is_the_published_one(lengths: list[int], at: int, again: bool) -> None:
+    epoch_s = {32: 100.0, 64: 70.0, 128: 50.0}
+    sizes = [32, 64, 32 if again else 128, 64]
+    phases = tuple(
+        Phase(batch_size=size, epochs=count, epoch_s=epoch_s[size])
+        for size, count in zip(sizes, lengths, strict=False)
+    )
+    schedule = [phase.batch_size for phase in phases for _ in range(int(phase.epochs))]
+    progress = min(at, len(schedule) - 2)
+    done_s = sum(epoch_s[size] for size in schedule[:progress])
+    found = foreseen(phases, done_s)
+    known = {size: epoch_s[size] for size in set(schedule)}
+    assert found.left_s == pytest.approx(published_left_s(schedule, known, progress))
+    begun = schedule[: progress + 1]
+    mean_s = sum(epoch_s[size] for size in begun) / len(begun)
+    assert found.progress == pytest.approx(progress / len(schedule))
+    assert found.pace == pytest.approx(1 / (mean_s * len(schedule)))
 
 
 @st.composite

@@ -1,5 +1,7 @@
 """SJF-BSBF: its pair condition against both schedules, and whom it joins."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -186,3 +188,17 @@ def test_a_pair_that_is_slower_than_in_turn_waits_and_a_third_job_may_still_join
         nodes=ONE,
     )
     assert times(found["c"]) == [(1, 5)] and times(found["b"]) == [(22, 52)]
+
+
+def test_a_gang_shares_with_the_best_partners() -> None:
+    """Two GPUs short it joins the two of three jobs beside which the mean finish is earliest, and
+    is as slow as on the slowest of its GPUs; with whole gangs it waits."""
+    node = (Node(name="n0", gpus=4, gpu_memory_gib=40.0),)
+    jobs = [*(job(name, s) for name, s in (("a", 300.0), ("b", 90.0), ("c", 60.0)))]
+    gang = replace(job("new", 10.0, 1.0), gpus=3)
+    found = plan_of("sjf-bsbf", *jobs, gang, nodes=node)
+    assert found["new"].segments[0].mode.shared_gpus == {"c": 1, "b": 1}
+    assert times(found["new"])[0] == (1, 13)  # at 1 / 1.2
+    assert found["a"].segments[0].mode.shared_gpus == {} and times(found["a"]) == [(0, 300)]
+    whole = plan_of("sjf-bsbf", *jobs, gang, nodes=node, options={"gangs": "whole"})
+    assert times(whole["new"])[0][0] == 90

@@ -1,6 +1,7 @@
 """Co-run sets within GPU memory against co-running whatever comes next: the rules by hand, and one
 busy cluster."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -42,6 +43,7 @@ def results(instance: Instance, name: str, **options: str) -> dict[str, Any]:
 
 
 def test_the_least_gpu_time_goes_first_and_the_fullest_set_is_run() -> None:
+    whole = {"gangs": "whole"}
     # GPU times: long 22 x 0.5, busy 12 x 0.9, idle 30 x 0.2. `idle` is first; it may be joined by
     # `long` (0.7), not by `busy` (1.1); when `idle` is done `busy` still may not join `long` (1.4).
     found = plan_of(
@@ -50,6 +52,7 @@ def test_the_least_gpu_time_goes_first_and_the_fullest_set_is_run() -> None:
         job("busy", 50.0, duty=0.9),
         job("idle", 28.0, duty=0.2),
         nodes=ONE,
+        options=whole,
     )
     assert times(found["idle"]) == [(0, 30)] and times(found["long"]) == [(0, 30), (30, 62)]
     assert times(found["busy"]) == [(62, 114)]
@@ -60,8 +63,28 @@ def test_the_least_gpu_time_goes_first_and_the_fullest_set_is_run() -> None:
         job("more", 50.0, duty=0.7),
         job("idle", 28.0, duty=0.2),
         nodes=ONE,
+        options=whole,
     )
     assert found["idle"].segments[0].mode.share_with == "more"
+
+
+def test_gangs_overlap_where_the_sum_of_rates_gains_most() -> None:
+    """`gang` takes the free GPU and that of `calm`, where nothing is lost, not that of `busy`, nor
+    that of `odd`, of which nothing is known. `wide` finds no three GPUs until it is done."""
+    node = (Node(name="n0", gpus=4, gpu_memory_gib=16.0),)
+    jobs = [
+        job("calm", 200.0, duty=0.2),
+        job("busy", 200.0, duty=0.7),
+        job("odd", 200.0, duty=None),
+        replace(job("gang", 100.0, submit_s=5.0, duty=0.5), gpus=2),
+        replace(job("wide", 100.0, submit_s=6.0, duty=0.7), gpus=3),
+    ]
+    found = plan_of("xonar-style", *jobs, nodes=node)
+    assert found["gang"].segments[0].mode.shared_gpus == {"calm": 1}
+    assert times(found["gang"])[0] == (5, 107)
+    assert found["wide"].segments[0].start_s > 100
+    whole = plan_of("xonar-style", *jobs, nodes=node, options={"gangs": "whole"})
+    assert whole["gang"].segments[0].start_s > 100
 
 
 def test_who_has_waited_long_goes_first() -> None:
@@ -103,7 +126,7 @@ def test_jobs_without_a_measured_share_run_alone() -> None:
         (
             "xonar-style",
             {"memory": "1"},
-            "policy xonar-style has no option memory; it has reserve_gib and ageing",
+            "policy xonar-style has no option memory; it has reserve_gib, ageing and gangs",
         ),
         (
             "fifo-corun",
@@ -203,7 +226,9 @@ def test_nothing_runs_out_of_memory_and_the_tail_is_shorter(seed: int) -> None:
     """With three or four times as many arrivals the tail is not always shorter: least GPU time
     first lets long gangs wait."""
     instance = memory_heavy(seed)
-    blind, careful = results(instance, "fifo-corun"), results(instance, "xonar-style")
+    blind = results(instance, "fifo-corun")
+    careful = results(instance, "xonar-style", gangs="whole")
     assert blind["out_of_memory"] > 0 and blind["restarts"] == blind["out_of_memory"]
     assert careful["out_of_memory"] == careful["restarts"] == 0
     assert careful["jct_s"]["p99"] < blind["jct_s"]["p99"]
+    assert results(instance, "xonar-style")["out_of_memory"] == 0

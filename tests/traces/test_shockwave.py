@@ -87,6 +87,10 @@ def test_run_time_is_summed_over_epochs(tmp_path: Path) -> None:
     assert job.profile.rate["p100"] == pytest.approx(
         v100_s / (11 * EPOCH_40 / 5.0 + 9.5 * EPOCH_80 / 2.0), abs=1e-6
     )
+    assert [(phase.batch_size, phase.epochs, phase.epoch_s) for phase in job.profile.phases] == [
+        (40, 11, EPOCH_40 / 10.0),
+        (80, pytest.approx(9.5, abs=1e-3), EPOCH_80 / 8.0),
+    ]
     assert (job.submit_s, job.gpus, job.command, job.profile.startup_s) == (5.0, 1, "run.py", 20.0)
     assert job.deadline_s == pytest.approx(5.0 + 2 * v100_s, abs=1e-2)
 

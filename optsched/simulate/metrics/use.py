@@ -19,7 +19,16 @@ def type_name(gpu_type: str | None) -> str:
 
 def gpus_held(rows: Record) -> Floats:
     """Return GPUs that each row holds; of those that two jobs share each holds half."""
-    return rows.gpus / np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
+    return rows.gpus * _share_held(rows)
+
+
+def _share_held(rows: Record) -> Floats:
+    """Return what each row holds of each of its GPUs in the mean, which it shares or not."""
+    overlap = [
+        1.0 - sum(mode.shared_gpus.values()) / (2.0 * max(1, mode.gpus)) for mode in rows.modes
+    ]
+    of_row = np.array(overlap)[rows.mode] if overlap else np.ones(rows.rows)
+    return np.where(rows.partner >= 0, 0.5, of_row)
 
 
 @entity
@@ -41,10 +50,10 @@ def parts(rows: Record) -> Parts:
     """Return the parts of all rows with GPUs. O(rows)."""
     whole = np.flatnonzero(rows.gpu_type >= 0)
     several = np.flatnonzero(rows.gpu_type == SEVERAL_TYPES)
-    half = np.where(rows.partner >= 0, np.float64(2.0), np.float64(1.0))
+    share = _share_held(rows)
     if not len(several):
         gpus = rows.gpus[whole].astype(np.float64)
-        return Parts(whole, rows.gpu_type[whole], gpus, gpus / half[whole])
+        return Parts(whole, rows.gpu_type[whole], gpus, gpus * share[whole])
     cluster = rows.instance.cluster
     number = {name: k for k, name in enumerate(cluster.gpu_types)}
     more = [
@@ -56,7 +65,7 @@ def parts(rows: Record) -> Parts:
     every = np.concatenate((plain, np.array(more, dtype=np.int64)))
     row, of_type, count = every[np.argsort(every[:, 0], kind="stable")].T
     gpus = count.astype(np.float64)
-    return Parts(row, of_type, gpus, gpus / half[row])
+    return Parts(row, of_type, gpus, gpus * share[row])
 
 
 def gpu_seconds(rows: Record, until_s: float) -> Floats:

@@ -13,6 +13,7 @@ type by (job type with batch size, GPUs).
   size. The duration in the trace is that at the first batch size throughout; it is not used.
 - `profile.rate` is the V100's sum over that of the other type's epochs; a type on which one of the
   batch sizes was not measured cannot run the job.
+- `profile.phases` has the batch sizes of a job that changes them.
 - Every start pays 20 s, as in Shockwave's simulator for a job that did not run in the round before;
   `--no-overheads` leaves it out. Locality and sharing are left out, as there.
 - An SLO is a multiple of the duration, as in Gavel's traces; a negative one is none.
@@ -30,7 +31,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ...model.profile import Profile
+from ...model.profile import Phase, Profile
 from ..clusters import cluster_of
 from ..imported import (
     ClusterText,
@@ -85,9 +86,8 @@ def read(
         name = f"('{model} (batch size {batch})', {gpus})"
         return steps_per_s(table, table_path, gpu_type, name)
 
-    def run_s(gpu_type: str, line: Line) -> float | None:
-        """Return the run time on one GPU type, epoch after epoch; None where a batch size was not
-        measured there."""
+    def course(gpu_type: str, line: Line) -> tuple[Phase, ...] | None:
+        """Return the phases on one GPU type; None where a batch size was not measured there."""
         named = JOB_TYPE.fullmatch(line.job_type)
         assert named is not None
         model, first = named[1], int(named[2])
@@ -100,24 +100,38 @@ def read(
             speed = rate(gpu_type, model, last, line.gpus)
             if speed <= 0:
                 return None
-            parts.append(min(left, length) * steps_of_epoch(model, last) / speed)
+            epoch_s = steps_of_epoch(model, last) / speed
+            parts.append(Phase(batch_size=last, epochs=min(left, length), epoch_s=epoch_s))
             left -= length
-        return math.fsum(parts)
+        return tuple(parts)
 
     def measured(line: Line) -> tuple[Profile, float] | None:
-        seconds = {gpu_type: run_s(gpu_type, line) for gpu_type in gpu_types}
-        reference_s = seconds[REFERENCE]
-        if reference_s is None:
+        courses = {gpu_type: course(gpu_type, line) for gpu_type in gpu_types}
+        phases = courses[REFERENCE]
+        if phases is None:
             return None
+        reference_s = _run_s(phases)
         rates = {
-            name: round(reference_s / own_s, 6)
-            for name, own_s in seconds.items()
-            if own_s is not None
+            name: round(reference_s / _run_s(own), 6)
+            for name, own in courses.items()
+            if own is not None
         }
         startup_s = START_S if overheads else 0.0
-        return Profile(name=line.job_type, rate=rates, startup_s=startup_s), reference_s
+        profile = Profile(
+            name=line.job_type,
+            rate=rates,
+            startup_s=startup_s,
+            phases=tuple(replace(phase, epoch_s=round(phase.epoch_s, 6)) for phase in phases)
+            if len(phases) > 1
+            else (),
+        )
+        return profile, reference_s
 
     return jobs_of_lines(path, nodes, jobs_read, measured, jobs)
+
+
+def _run_s(phases: tuple[Phase, ...]) -> float:
+    return math.fsum(phase.epochs * phase.epoch_s for phase in phases)
 
 
 def _line(row: Row) -> Line:

@@ -10,7 +10,8 @@ from optsched.model.plan import Plan
 from optsched.plugins.solver import Constrain, Report, Request, ignore
 
 from ..scheduling.evaluate import Evaluator
-from ..scheduling.lagrange import PriceBound, applies, grid
+from ..scheduling.gangs import GangBound
+from ..scheduling.lagrange import Floats, PriceBound, applies, grid
 from ..scheduling.orders import Orders
 from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
@@ -39,8 +40,15 @@ CELLS = 300
 PRICE_WORK, PRICE_STEP_WORK = 3e-9, 1e-5
 """Work of pricing one candidate start once, and of what else a step takes, in CP-SAT's unit of
 work."""
+GANGS_SHARE, LEAST_GANG_STEPS, MOST_GANG_STEPS = 0.15, 40, 400
+"""Most of the budget for prices by job, where it is enough for so many steps, and most steps."""
+GANG_STEP_WORK = 5e-5
+"""Work of a step of these besides pricing and packing, in the same unit."""
 WORK_PER_SET = 1e-4
 """Work of looking at one set of jobs, in the same unit."""
+
+Priced = dict[int, tuple[PriceBound, Floats]]
+"""The best prices by GPU type of levels."""
 
 
 def search(request: Request, report: Report) -> None:
@@ -62,15 +70,16 @@ def search(request: Request, report: Report) -> None:
     if problem.partner:  # neither prices nor list search hold pairs that share GPUs
         solve_whole(progress, _intervals(problem) <= DIRECT_INTERVALS)
     else:
-        guide = None
+        guide, priced = None, Priced()
         if applies(problem) and progress.schedule and request.instance.cluster.total_gpus:
             for level in sorted({0, len(problem.objective.levels) - 1}):
                 if applies(problem, level):
-                    guide = guide_by_prices(progress, level)
+                    priced[level] = _price(progress, level)
+                    guide = _suggested(progress, level, priced[level][0], ())
         if not _is_proved(progress) and (orders := Orders.of(problem)) is not None:
             _try_orders(progress, orders, guide)
         if not _is_proved(progress):
-            _improve(progress, guide)
+            _improve(progress, guide, priced)
     if budget.met_clock and request.workers == 1:
         report.note(
             "the wall clock stopped the search, so a repeat may give another plan; allow more time"
@@ -103,7 +112,7 @@ def _try_orders(progress: Progress, orders: Orders, guide: List | None) -> None:
 
     def is_over() -> bool:
         progress.budget.spend(WORK_PER_SET)
-        return progress.budget.fraction_left() < until
+        return progress.budget.left_s() <= 0 or progress.budget.fraction_left() < until
 
     if (answer := orders.least(progress.values[0], is_over)) is not None:
         least, schedule = answer
@@ -135,7 +144,7 @@ def _on_grid(problem: Problem, plan: Plan) -> Schedule | None:
     return replay(problem, read)
 
 
-def _improve(progress: Progress, guide: List | None) -> None:
+def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
     problem, sums = progress.problem, applies(progress.problem)
     jobs = len(problem.activities)
     direct = _intervals(problem) <= DIRECT_INTERVALS and not (sums and jobs > DIRECT_JOBS_OF_SUMS)
@@ -143,15 +152,20 @@ def _improve(progress: Progress, guide: List | None) -> None:
         if progress.schedule is not None and sums and jobs > 12:
             until = LEFT_BY_LISTS if len(progress.values) == 1 else 0.6
             ListSearch(progress, guide, quick=True).run(until)
+        _price_gangs(progress, priced, larger_than=0.0)
         solve_whole(progress, direct)
         return
+    _price_gangs(progress, priced, larger_than=0.5)
     ListSearch(progress, guide, quick=True).run(until=0.0)
 
 
 def _is_proved(progress: Progress) -> bool:
-    return len(progress.values) == 1 and progress.evaluator.yardsticks[0].is_closed(
-        progress.values[0], progress.proved.get(0)
-    )
+    return len(progress.values) == 1 and _is_closed(progress, 0)
+
+
+def _is_closed(progress: Progress, level: int) -> bool:
+    yardstick, bound = progress.evaluator.yardsticks[level], progress.proved.get(level)
+    return yardstick.is_closed(progress.values[level], bound)
 
 
 def _intervals(problem: Problem) -> int:
@@ -209,14 +223,21 @@ def guide_by_prices(progress: Progress, level: int, pinned: Collection[int] = ()
     """Ascend on prices for a level; report the bound; return the best list of those that the prices
     suggest, with the running jobs but `pinned` that they preempt or those that the best schedule so
     far does, and of that schedule."""
+    prices, _ = _price(progress, level)
+    return _suggested(progress, level, prices, pinned)
+
+
+def _price(progress: Progress, level: int) -> tuple[PriceBound, Floats]:
+    """Ascend on prices by GPU type for a level; report the bound; return it and the prices."""
     problem, budget, proved = progress.problem, progress.budget, progress.proved
     report = progress.report
     assert progress.schedule is not None
     prices = PriceBound(problem, grid(problem, progress.schedule, CELLS), level)
     until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
     value, yardstick = progress.values[level], progress.evaluator.yardsticks[level]
-    ascent = prices.ascend(prices.start_prices(progress.schedule), value - prices.certain)
-    for steps, (best, _) in enumerate(ascent):
+    found = first = prices.start_prices(progress.schedule)
+    ascent = prices.ascend(first, value - prices.certain)
+    for steps, (best, found) in enumerate(ascent):  # noqa: B007
         budget.spend(PRICE_STEP_WORK + PRICE_WORK * prices.costs.size)
         proved[level] = prices.certain + best - 1e-9 * abs(best)
         if steps % 25 == 0:
@@ -225,6 +246,46 @@ def guide_by_prices(progress: Progress, level: int, pinned: Collection[int] = ()
             break
     if level in proved:
         report.bound(level, proved[level], "prices")
+    return prices, found
+
+
+def _price_gangs(progress: Progress, priced: Priced, larger_than: float) -> None:
+    """Ascend on prices by job from those by GPU type of levels that are not proved, where some gang
+    takes more than a share of its type."""
+    for level, (prices, found) in priced.items():
+        if not _is_closed(progress, level):
+            gangs = GangBound(progress.problem, prices.grid_s, level)
+            if gangs.largest > larger_than:
+                _price_gangs_of(progress, level, gangs, found)
+
+
+def _price_gangs_of(progress: Progress, level: int, gangs: GangBound, found: Floats) -> None:
+    """Ascend on prices by job from those `found` by GPU type; report the bound if it is better."""
+    budget, proved = progress.budget, progress.proved
+    begun, known, steps = budget.fraction_left(), proved.get(level, -math.inf), 0
+
+    def done() -> float:
+        if _is_closed(progress, level):
+            return 1.0
+        return max((begun - budget.fraction_left()) / GANGS_SHARE, steps / MOST_GANG_STEPS)
+
+    for best in gangs.ascend_from(found, done):
+        steps += 1
+        budget.spend(GANG_STEP_WORK + PRICE_WORK * gangs.work)
+        proved[level] = max(known, gangs.certain + best - 1e-9 * abs(best))
+        if steps % 25 == 0:
+            progress.report.bound(level, proved[level], "prices")
+        if steps == 1 and done() * LEAST_GANG_STEPS > 2:
+            break
+    if proved.get(level, known) > known:
+        progress.report.bound(level, proved[level], "prices")
+
+
+def _suggested(progress: Progress, level: int, prices: PriceBound, pinned: Collection[int]) -> List:
+    """Return the best list of those that prices suggest, with the running jobs but `pinned` that
+    they preempt or those that the best schedule so far does, and of that schedule."""
+    problem = progress.problem
+    assert progress.schedule is not None
     order, kinds, leaves = prices.suggestion()
     leaves = leaves.difference(pinned)
     ways: Ways = {}

@@ -2,6 +2,7 @@
 
 import math
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optsched.driver.demand import Demand
@@ -59,9 +60,10 @@ class Backfill:
         if new:
             self._reservation = reserve(world, head)
         candidates = self._queue[1:] if new or started or released else sorted(arrived)
-        self._fill(
-            world, [entry for entry in candidates if entry[1] in world.waiting and entry[1] != head]
-        )
+        waiting = [job_id for _, job_id in candidates if job_id in world.waiting and job_id != head]
+        filled = fill(world, self._reservation, waiting)
+        if filled:
+            self._queue = [entry for entry in self._queue if entry[1] not in filled]
 
     def _start_heads(self, world: World) -> bool:
         started = 0
@@ -81,44 +83,44 @@ class Backfill:
         soon_s = world.now_s + TIME_TOLERANCE_S
         return any(known.releases_s.get(job_id, soon_s) > soon_s for job_id in released)
 
-    def _fill(self, world: World, candidates: list[Entry]) -> None:
-        """Start candidates that end before the reservation, or fit beside it."""
-        known = self._reservation
-        beside = None if known is None else world.free.overlap(known.beside)
-        window_s = math.inf
-        if known is not None:
-            window_s = known.start_s - world.now_s + TIME_TOLERANCE_S
-        too_big: set[Demand] = set()
-        only_short: set[Demand] = set()
-        started = set()
-        for _, job_id in candidates:
-            demand = world.demand(job_id)
-            if demand in too_big or (
-                demand in only_short and world.fastest_finish_s(job_id) > window_s
-            ):
-                continue
-            fit = world.fit(job_id)
+
+def fill(world: World, known: Reservation | None, candidates: Sequence[str]) -> set[str]:
+    """Start candidates, in their order, that end before the reservation or fit beside it; return
+    those that started."""
+    beside = None if known is None else world.free.overlap(known.beside)
+    window_s = math.inf
+    if known is not None:
+        window_s = known.start_s - world.now_s + TIME_TOLERANCE_S
+    too_big: set[Demand] = set()
+    only_short: set[Demand] = set()
+    started = set()
+    for job_id in candidates:
+        demand = world.demand(job_id)
+        if demand in too_big or (
+            demand in only_short and world.fastest_finish_s(job_id) > window_s
+        ):
+            continue
+        fit = world.fit(job_id)
+        if fit is None:
+            too_big.add(demand)
+            continue
+        run_s = world.expected_run_s(job_id, *fit)
+        long = run_s > window_s
+        if known is not None and beside is not None and long:
+            fit = world.fit(job_id, beside)
             if fit is None:
-                too_big.add(demand)
+                only_short.add(demand)
                 continue
             run_s = world.expected_run_s(job_id, *fit)
-            long = run_s > window_s
-            if known is not None and beside is not None and long:
-                fit = world.fit(job_id, beside)
-                if fit is None:
-                    only_short.add(demand)
-                    continue
-                run_s = world.expected_run_s(job_id, *fit)
-                need = world.need(job_id, fit[0])
-                known.beside.take(need, fit[1])
-                beside.take(need, fit[1])
-            world.start(job_id, *fit)
-            started.add(job_id)
-            if known is not None:
-                known.releases_s[job_id] = world.now_s + run_s
-                beside = beside if long else world.free.overlap(known.beside)
-        if started:
-            self._queue = [entry for entry in self._queue if entry[1] not in started]
+            need = world.need(job_id, fit[0])
+            known.beside.take(need, fit[1])
+            beside.take(need, fit[1])
+        world.start(job_id, *fit)
+        started.add(job_id)
+        if known is not None:
+            known.releases_s[job_id] = world.now_s + run_s
+            beside = beside if long else world.free.overlap(known.beside)
+    return started
 
 
 def reserve(world: World, head: str) -> Reservation | None:

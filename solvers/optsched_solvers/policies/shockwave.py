@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from annotated_types import Ge, Le
 
 from optsched.driver.world import World
+from optsched.model.profile import Phase
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration, declared_options
 
@@ -29,6 +30,50 @@ SCALE = 1e6
 RANKS = 10_000
 """In what steps the weights of jobs count where rounds are placed."""
 ROUNDING = 1e-5
+
+
+class Course(NamedTuple):
+    """How far a job is: progress (0 to 1) and what a second of running adds to it; seconds that it
+    has run and has left when it runs."""
+
+    progress: float
+    pace: float
+    done_s: float
+    left_s: float
+
+
+def foreseen(phases: Sequence[Phase], done_s: float) -> Course:
+    """Return the course of a job as Shockwave's predictor sees it after `done_s`: it knows the
+    number of epochs, which batch sizes there are and how long an epoch takes at each, but of what
+    comes next only what the epochs so far say.
+
+    The shares of the batch sizes have a Dirichlet prior, as many epochs for each; every epoch
+    begun counts for its own. What the posterior expects, less the epochs begun, is scaled to those
+    that are left. The pace is the mean of the epochs begun.
+    """
+    epochs = math.fsum(phase.epochs for phase in phases)
+    done, rest_s = 0.0, done_s
+    for phase in phases:
+        done += min(phase.epochs, rest_s / phase.epoch_s)
+        rest_s = max(0.0, rest_s - phase.epochs * phase.epoch_s)
+    epoch_s = {phase.batch_size: phase.epoch_s for phase in phases}
+    begun = dict.fromkeys(epoch_s, 0.0)
+    uncounted = math.floor(done + ROUNDING) + 1.0
+    for phase in phases:
+        own = min(phase.epochs, uncounted)
+        begun[phase.batch_size] += own
+        uncounted -= own
+    share = epochs / (epochs + sum(begun.values()))
+    ahead = {}
+    for size, count in begun.items():
+        posterior = (epochs / len(begun) + count) * share
+        ahead[size] = posterior - min(count, math.floor(posterior + ROUNDING))
+    left = max(0.0, epochs - done)
+    scale = left / max(math.floor(sum(ahead.values()) + 1 + ROUNDING), left, ROUNDING)
+    left_s = scale * sum(count * epoch_s[size] for size, count in ahead.items())
+    mean_s = sum(count * epoch_s[size] for size, count in begun.items()) / sum(begun.values())
+    least_s = min(left, 1.0) * min(epoch_s.values())
+    return Course(done / epochs, 1 / (mean_s * epochs), done_s, max(left_s, least_s))
 
 
 class Bidder(NamedTuple):
@@ -171,8 +216,9 @@ class Shockwave(ElasticReallocation):
     of urgent jobs first. What is left of a round goes to the longest others. The window is planned
     anew when it has passed, and when a job comes or is done.
 
-    Future progress is what the profile says: the batch sizes that its predictor foresees are in the
-    work of a job. Elastic jobs run on the fewest GPUs that reach the rate of their reference work.
+    Where the profile tells how the batch size changes (`phases`), the policy knows of it what
+    Shockwave's predictor does (`foreseen`); all other jobs are as long as they are believed to be.
+    Elastic jobs run on the fewest GPUs that reach the rate of their reference work.
 
     Source: P. Zheng et al., Shockwave: Fair and efficient cluster scheduling for dynamic adaptation
     in machine learning, NSDI'23, and its public simulator for the constants.
@@ -186,11 +232,15 @@ class Shockwave(ElasticReallocation):
         interval_s: Annotated[PositiveDuration, "Length of a round."] = 120.0
         round_s: Annotated[Duration | None, Ge(1), "The same, by its other name."] = None
         window: Annotated[int, Ge(1), Le(1000), "Rounds that are divided among the jobs."] = 20
+        predictor: Annotated[
+            bool, "Predict batch sizes by a Dirichlet posterior; no: they are known beforehand."
+        ] = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.interval_s = options.round_s or options.interval_s
         self.window = options.window
+        self.predictor = options.predictor
         self._fair: dict[str, Fair] = {}
         self._planned: list[tuple[str, ...]] = []
         self._planned_s = 0.0
@@ -231,7 +281,7 @@ class Shockwave(ElasticReallocation):
             self._planned, self._planned_s, k = self._plan(world, jobs, gpus), world.now_s, 0
         planned = dict.fromkeys(self._planned[k])
         others = (job_id for job_id in jobs if job_id not in planned)
-        return [*planned, *sorted(others, key=lambda job_id: -_left_s(world, job_id))]
+        return [*planned, *sorted(others, key=lambda job_id: -self._course(world, job_id).left_s)]
 
     def _plan(self, world: World, jobs: list[str], gpus: int) -> list[tuple[str, ...]]:
         """Return the jobs of each round of the window from now on."""
@@ -240,16 +290,14 @@ class Shockwave(ElasticReallocation):
         self._fair = {job_id: self._fair.get(job_id) or Fair(since_s=now_s) for job_id in jobs}
         bidders, fewest, late = [], [], []
         for job_id in jobs:
-            best = gang(world.options(job_id))
-            work_s = world.believed_work_s(job_id)
-            left_s = _left_s(world, job_id)
+            course = self._course(world, job_id)
             fair = self._fair[job_id]
             submit_s = world.job(job_id).submit_s
-            fair.note(now_s, submit_s + work_s / best.rate / share)
+            fair.note(now_s, submit_s + (course.done_s + course.left_s) / share)
             due_s = fair.mean_s()
-            progress = 1 - left_s * best.rate / work_s if work_s > 0 else 1.0
-            gain = round_s * best.rate / work_s if work_s > 0 else 1.0
-            bidders.append(Bidder(best.mode.gpus, min(max(progress, 0.0), 1.0), gain, left_s))
+            gpus_each, left_s = gang(world.options(job_id)).mode.gpus, course.left_s
+            progress = min(max(course.progress, 0.0), 1.0)
+            bidders.append(Bidder(gpus_each, progress, round_s * course.pace, left_s))
             spare_s = (due_s - now_s - self.window * round_s) * share
             fewest.append(
                 max(0, math.ceil((left_s - spare_s) / round_s)) if spare_s >= 0 else self.window + 1
@@ -265,10 +313,16 @@ class Shockwave(ElasticReallocation):
         rounds = place(bidders, counts, gpus, self.window)
         return [tuple(jobs[i] for i in chosen) for chosen in rounds]
 
-
-def _left_s(world: World, job_id: str) -> float:
-    """Return the seconds that a job has left when it runs."""
-    return world.remaining_work_s(job_id) / gang(world.options(job_id)).rate
+    def _course(self, world: World, job_id: str) -> Course:
+        """Return how far a job is, and what is foreseen of it."""
+        rate = gang(world.options(job_id)).rate
+        work_s, left_s = world.believed_work_s(job_id), world.remaining_work_s(job_id)
+        phases = world.job(job_id).profile.phases
+        if self.predictor and phases:
+            progress, pace, done_s, left_s = foreseen(phases, work_s - left_s)
+        else:
+            progress, pace, done_s = 1 - left_s / work_s, 1 / work_s, work_s - left_s
+        return Course(progress, pace * rate, done_s / rate, left_s / rate)
 
 
 def _priority(late: float, left_s: float, round_s: float) -> float:

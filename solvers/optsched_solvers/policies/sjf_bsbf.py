@@ -1,12 +1,15 @@
 """SJF-BSBF: share GPUs where that lowers the mean finish of the pair."""
 
+from operator import itemgetter
 from typing import Annotated, Literal
 
 from optsched.driver.world import World
+from optsched.model.instance import Placement, Slot
 from optsched.physics import placed_rate
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options
 
+from .parts.overlaps import Overlap, hosts, overlap
 from .parts.pair_sharing import PairPolicy, fits_memory, slowdowns, ways_in_memory
 
 
@@ -56,8 +59,14 @@ class SjfBsbf(PairPolicy):
             "Where the GPU memory is short, take smaller micro-batches, or do not share.",
         ] = "sub"
 
+        gangs: Annotated[
+            Literal["overlap", "whole"],
+            "Whether a gang may share some of its GPUs, with several others, or all with one.",
+        ] = "overlap"
+
     def __init__(self, options: Options) -> None:
         super().__init__()
+        self._overlap = options.gangs == "overlap"
         self._first_fit = options.share == "first-fit"
         self.sub_batches = options.batches == "sub"
         self._seen: dict[str, int] = {}
@@ -68,7 +77,9 @@ class SjfBsbf(PairPolicy):
         return world.fastest_finish_s(job_id)
 
     def _start(self, world: World, job_id: str) -> bool:
-        """Start on free GPUs, else beside the best partner."""
+        """Start on free GPUs, else beside the best partners."""
+        if self._overlap:
+            return super()._start(world, job_id) or self._start_overlapping(world, job_id)
         if not super()._start(world, job_id) and not any(
             self._join(world, job_id, partner) for _, partner in self._partners(world, job_id)
         ):
@@ -76,6 +87,35 @@ class SjfBsbf(PairPolicy):
         self._seen.pop(job_id, None)
         self._good.pop(job_id, None)
         return True
+
+    def _start_overlapping(self, world: World, job_id: str) -> bool:
+        """Start on the node where free GPUs and those of the best partners are enough whose last
+        one is best; false where there is none."""
+        sizes: dict[int, Option] = {}
+        for option in world.options(job_id):
+            sizes.setdefault(option.mode.gpus, option)
+        for option in sizes.values():
+            for way in ways_in_memory(world, job_id, option, sub_batches=self.sub_batches):
+                found: list[tuple[float, Overlap]] = []
+                for node, beside in hosts(world, job_id, way).items():
+                    place = (Slot(node=node, gpus=way.mode.gpus),)
+                    ranked = sorted(
+                        (shared_s, other)
+                        for other in beside
+                        if (shared_s := self._gain(world, job_id, (option, way), other, place))
+                        is not None
+                    )
+                    best = ((other, beside[other]) for _, other in ranked)
+                    one = overlap(world, job_id, way, node, best)
+                    if one is not None:
+                        last_s = max(
+                            shared_s for shared_s, other in ranked if other in one.partners
+                        )
+                        found.append((last_s, one))
+                if found:
+                    min(found, key=itemgetter(0))[1].start(world, job_id)
+                    return True
+        return False
 
     def _partners(self, world: World, job_id: str) -> list[tuple[float, str]]:
         """Return running jobs beside which it is better to run than after them, with the mean
@@ -105,18 +145,32 @@ class SjfBsbf(PairPolicy):
 
     def _worth_it(self, world: World, job_id: str, option: Option, partner: str) -> float | None:
         """Return the mean finish of the pair if it is earlier than in turn."""
-        slower = slowdowns(world, job_id, partner)
-        if slower is None:
+        if slowdowns(world, job_id, partner) is None:
             return None
         ways = ways_in_memory(world, job_id, option, sub_batches=self.sub_batches)
         way = next((own for own in ways if fits_memory(world, job_id, partner, own.mode)), None)
         placement = world.placement(partner)
         if way is None or placed_rate(world.instance, world.job(job_id), way.mode, placement) <= 0:
             return None
-        new_s = world.expected_run_s(job_id, way, placement)
-        alone_s = new_s if way is option else world.expected_run_s(job_id, option, placement)
-        running_s = world.expected_release_s(partner) - world.now_s
-        shared_s = mean_finish_shared_s(new_s, running_s, *slower)
+        return self._gain(world, job_id, (option, way), partner, placement)
+
+    def _gain(
+        self,
+        world: World,
+        job_id: str,
+        ways: tuple[Option, Option],
+        partner: str,
+        placement: Placement,
+    ) -> float | None:
+        """Return the mean finish of a pair if it is earlier than in turn, the new job on its
+        placement in the first of two ways alone and in the second beside the other; where pairs are
+        not chosen, 0 for any."""
+        slower = slowdowns(world, job_id, partner)
+        if slower is None:
+            return None
         if self._first_fit:
             return 0.0  # of equal ones, the first by id
+        alone_s, new_s = (world.expected_run_s(job_id, way, placement) for way in ways)
+        running_s = world.expected_release_s(partner) - world.now_s
+        shared_s = mean_finish_shared_s(new_s, running_s, *slower)
         return shared_s if shared_s < mean_finish_in_turn_s(alone_s, running_s) else None

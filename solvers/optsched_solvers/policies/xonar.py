@@ -1,13 +1,16 @@
 """Xonar's co-run sets: jobs whose GPU-active times complement each other, within the memory of the
 GPUs."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from optsched.driver.world import World
 from optsched.plugins.options import PluginOptions, declared_options
 
+from .parts.overlaps import Overlap, hosts, overlaps
 from .parts.pair_sharing import PairPolicy, duty, kind_of
 
 FULL = 1.0 + 1e-9
@@ -15,18 +18,22 @@ FULL = 1.0 + 1e-9
 
 
 class XonarStyle(PairPolicy):
-    """The job with the least GPU execution time first, less a share of what it has waited; then on
-    the GPUs of each job that runs alone the waiting one that fills them best.
+    """The job with the least GPU execution time first, less a share of what it has waited: on free
+    GPUs, else where it interferes least, within the memory of the GPUs, less a reserve.
 
     GPU execution time is the remaining run time x the share of a step in which the GPU is active;
-    ageing keeps the tail short, which is what the paper measures. A
-    pair fills its GPUs by the sum of both shares: the waiting job with the largest sum of at most 1
-    joins, of equals the one with the least GPU execution time, and only where the memory of the
-    GPUs, less a reserve, holds both. A job that does not fit is skipped.
+    ageing keeps the tail short, which is what the paper measures. A gang joins GPUs of one node
+    that running jobs have to themselves, of one or of several, and free ones there: of all such
+    choices that by which the sum of rates gains most, each gang being as slow as on the slowest of
+    its GPUs, and none by which it loses. A job that does not fit is skipped.
+
+    With `gangs=whole` a gang joins all GPUs of one running job, and pairs are chosen by the shares
+    of their steps: on the GPUs of each job that runs alone starts the waiting one that fills them
+    best, with the largest sum of at most 1, of equals the one with the least GPU execution time.
     """
 
     name = "xonar-style"
-    title = "least GPU time first; pairs whose GPU-active times complement each other, within GPU memory"  # noqa: E501
+    title = "least GPU time first; else where jobs interfere least, within GPU memory"
 
     @declared_options
     class Options(PluginOptions):
@@ -40,8 +47,14 @@ class XonarStyle(PairPolicy):
             "waits; 0 for none.",
         ] = 1.0
 
+        gangs: Annotated[
+            Literal["overlap", "whole"],
+            "Whether a gang may share some of its GPUs, with several others, or all with one.",
+        ] = "overlap"
+
     def __init__(self, options: Options) -> None:
         super().__init__()
+        self.overlap = options.gangs == "overlap"
         self.reserve_gib = options.reserve_gib
         self.ageing = options.ageing
 
@@ -53,9 +66,30 @@ class XonarStyle(PairPolicy):
         return active_s + self.ageing * world.job(job_id).submit_s
 
     def decide(self, world: World) -> None:
-        """Free GPUs first, then those of the jobs that run alone."""
+        """Start who waits, in order; then, where gangs stay whole, fill up those that run alone."""
         super().decide(world)
-        self._fill(world)
+        if not self.overlap:
+            self._fill(world)
+
+    def _start(self, world: World, job_id: str) -> bool:
+        """Start on free GPUs, else where gangs overlap with the largest gain."""
+        if super()._start(world, job_id):
+            return True
+        found = max(self._overlaps(world, job_id), key=itemgetter(0), default=None)
+        if found is None or found[0] <= 0.0:
+            return False
+        found[1].start(world, job_id)
+        return True
+
+    def _overlaps(self, world: World, job_id: str) -> Iterator[tuple[float, Overlap]]:
+        for option in world.options(job_id)[:1] if self.overlap else ():
+            for node, beside in hosts(world, job_id, option).items():
+                able = {
+                    other: gpus
+                    for other, gpus in beside.items()
+                    if self._leaves_reserve(world, job_id, other)
+                }
+                yield from overlaps(world, job_id, option, node, able)
 
     def _fill(self, world: World) -> None:
         for gpus in self._singles.sizes():

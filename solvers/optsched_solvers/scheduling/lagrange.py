@@ -131,10 +131,22 @@ class PriceBound:
         ends = starts + self.length_s[:, None]
         self._from_cell, self._from_rest = self._locate(starts)
         self._to_cell, self._to_rest = self._locate(ends)
-        offset = (self.of_type * (cells + 1))[:, None]
+        curves = [
+            self._curve(job, kind, gpus)
+            for job, kind, gpus in zip(
+                self.job.tolist(), self.of_type.tolist(), self.gpus.tolist(), strict=True
+            )
+        ]
+        self.curve: Ints = np.array([curve for curve, _ in curves], dtype=np.int64)
+        self.amount: Floats = np.array([amount for _, amount in curves])
+        offset = (self.curve * (cells + 1))[:, None]
         self._from_cell += offset
         self._to_cell += offset
         self._hold_rows()
+
+    def _curve(self, job: int, kind: int, gpus: float) -> tuple[int, float]:
+        """Return the price curve of GPUs of a type that a job holds, and how often it is paid."""
+        return kind, gpus
 
     def _rows(self) -> Iterator[tuple[Activity, Alternative, float]]:
         for activity, earliest_s in zip(
@@ -183,16 +195,15 @@ class PriceBound:
             rows = np.flatnonzero(self.job == activity.index)
             rows = rows[self.starts_s[rows].max(axis=1) > 0]
             kind = self.types.index(self.problem.node_types[activity.hold.rooms[0][0]])
-            self._hold.append((rows, kind, float(activity.hold.mode.gpus), activity.hold.seconds))
+            curve, amount = self._curve(activity.index, kind, float(activity.hold.mode.gpus))
+            self._hold.append((rows, curve, amount, activity.hold.seconds))
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
-        """Return the value of the dual above `certain` at `prices` (type x cell, per GPU-second),
-        and GPU-seconds used beyond capacity."""
-        types = len(prices)
-        slope = np.concatenate([prices, np.zeros((types, 1))], axis=1)
-        integral = np.concatenate(
-            [np.zeros((types, 1)), np.cumsum(prices * self.cells_s, axis=1)], axis=1
-        )
+        """Return the value of the dual above `certain` at `prices` (curve x cell, per second), and
+        how much is used of each beyond what there is."""
+        none = np.zeros((len(prices), 1))
+        slope = np.concatenate([prices, none], axis=1)
+        integral = np.concatenate([none, np.cumsum(prices * self.cells_s, axis=1)], axis=1)
         flat_slope, flat_integral = slope.ravel(), integral.ravel()
         total = flat_slope[self._to_cell]
         total *= self._to_rest
@@ -201,18 +212,24 @@ class PriceBound:
         before *= self._from_rest
         before += flat_integral[self._from_cell]
         total -= before
-        total *= self.gpus[:, None]
+        total *= self.amount[:, None]
         total += self.costs
         column = total.argmin(axis=1)
         best = total[np.arange(len(total)), column]
-        for rows, kind, gpus, seconds in self._hold:
-            best[rows] += gpus * float(np.interp(seconds, self.grid_s, integral[kind]))
+        for rows, curve, amount, seconds in self._hold:
+            best[rows] += amount * float(np.interp(seconds, self.grid_s, integral[curve]))
         cheapest = np.minimum.reduceat(best, self.first_row)
         chosen = self._chosen(best, cheapest)
-        value = float(cheapest.sum() - (self.capacity * prices * self.cells_s).sum())
+        used = self._used(len(prices), chosen, column)
+        worth, there = self._sold(prices, used)
         self._choices.append((chosen, self.starts_s[chosen, column[chosen]]))
         del self._choices[:-MEMORY]
-        return value, self._excess(chosen, column)
+        return float(cheapest.sum() - worth), used - there
+
+    def _sold(self, prices: Floats, used: Floats) -> tuple[float, Floats]:
+        """Return what all that can be held is worth at most, and how much of each curve that is."""
+        there = self.capacity * self.cells_s
+        return float((there * prices).sum()), there
 
     def _chosen(self, best: Floats, cheapest: Floats) -> Ints:
         """Return the first row of each job that attains its minimum."""
@@ -220,20 +237,21 @@ class PriceBound:
         _, first = np.unique(self.job[hits], return_index=True)
         return hits[first]
 
-    def _excess(self, chosen: Ints, column: Ints) -> Floats:
+    def _used(self, curves: int, chosen: Ints, column: Ints) -> Floats:
+        """Return how much of each curve the chosen rows use in each cell."""
         starts = self.starts_s[chosen, column[chosen]]
         ends = starts + self.length_s[chosen]
         low, high = self.grid_s[:-1], self.grid_s[1:]
         overlap = np.minimum(ends[:, None], high) - np.maximum(starts[:, None], low)
         np.maximum(overlap, 0.0, out=overlap)
-        overlap *= self.gpus[chosen][:, None]
-        used = np.zeros((len(self.types), len(low)))
-        np.add.at(used, self.of_type[chosen], overlap)
+        overlap *= self.amount[chosen][:, None]
+        used = np.zeros((curves, len(low)))
+        np.add.at(used, self.curve[chosen], overlap)
         taken = set(chosen.tolist())
-        for rows, kind, gpus, seconds in self._hold:
+        for rows, curve, amount, seconds in self._hold:
             if taken.intersection(rows.tolist()):
-                used[kind] += gpus * np.clip(np.minimum(seconds, high) - low, 0.0, None)
-        return used - self.capacity * self.cells_s
+                used[curve] += amount * np.clip(np.minimum(seconds, high) - low, 0.0, None)
+        return used
 
     # -------------------------------------------------------------------------------------- the
     # ascent

@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Iterator
-from math import inf
+from itertools import groupby
 
 import numpy as np
 
@@ -11,12 +11,16 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.physics.modes import Option
 
-from ..backfill import reserve
+from ..backfill import fill, reserve
 from ..parts.demand_queue import DemandQueue, Entry, arrival_key
 from ..parts.gang_placement import gang_on_nodes
 from ..parts.starting import start_fitting
 from .scorer import VISIBLE_JOBS, Floats, Present, features
 from .ways import Assignment, Tiers, Way, best_ways, choose, on_nodes, shapes
+
+Pool = tuple[Option, dict[int, list[int]], Tiers]
+"""The option for nodes of one GPU type and size, these nodes by free GPUs, and the shapes of both
+tiers."""
 
 
 class Moment:
@@ -50,38 +54,41 @@ class Moment:
         return self._tiers[demand]
 
     def place(self, job_id: str, next_gpus: int, first_only: bool) -> Fit | None:
-        """Return where the job goes: the way of the least cost that can be had, with `first_only`
-        the first of tier 1. Where only cores, memory or quotas are in the way of all ways, or
-        nothing runs that could make room, as others do."""
-        world = self.world
+        """Return where the job goes: of the fastest GPU type that has a way the one of the least
+        cost, with `first_only` the first of tier 1. Where only cores, memory or quotas are in the
+        way of all ways, or nothing runs that could make room, as others do."""
+        blocked = False
+        for _, pools in groupby(self._pools(job_id), key=lambda pool: pool[0].rate):
+            ways = self._ways(list(pools), next_gpus, first_only)
+            for option, assignment in ways:
+                placement = gang_on_nodes(self.world, job_id, option, self.world.free, assignment)
+                if placement is not None:
+                    return option, placement
+            blocked = blocked or bool(ways)
+        return self.world.fit(job_id) if blocked or self.world.idle else None
+
+    def _ways(
+        self, pools: list[Pool], next_gpus: int, first_only: bool
+    ) -> list[tuple[Option, Assignment]]:
+        """Return the ways on nodes that are as fast, the best first."""
         first: list[Way] = []
         second: list[Way] = []
         option_of: dict[Assignment, Option] = {}
-        for option, free, tiers in self._pools(job_id):
+        for option, free, tiers in pools:
             for tier, tier_shapes in zip((first, second), tiers, strict=True):
                 ways = [on_nodes(shape, free) for shape in tier_shapes]
                 tier.extend(ways)
                 option_of.update((way.assignment, option) for way in ways)
-        if first or second:
+        if first_only:
+            order = sorted(way.assignment for way in first)
+        else:
             best = [way.assignment for way in best_ways(first, second)]
-            if first_only:
-                order = sorted(way.assignment for way in first)
-            else:
-                per_node = max(world.cluster.nodes[i].gpus for i in self.nodes)
-                order = [best[w] for w in choose(self.free, best, per_node, next_gpus)]
-            for assignment in order:
-                placement = gang_on_nodes(
-                    world, job_id, option_of[assignment], world.free, assignment
-                )
-                if placement is not None:
-                    return option_of[assignment], placement
-        elif not world.idle:
-            return None
-        return world.fit(job_id)
+            per_node = max(self.world.cluster.nodes[i].gpus for i in self.nodes)
+            order = [best[w] for w in choose(self.free, best, per_node, next_gpus)]
+        return [(option_of[assignment], assignment) for assignment in order]
 
-    def _pools(self, job_id: str) -> Iterator[tuple[Option, dict[int, list[int]], Tiers]]:
-        """Yield for each GPU type and size of nodes the option for them, the nodes by free GPUs,
-        and the shapes of both tiers."""
+    def _pools(self, job_id: str) -> Iterator[Pool]:
+        """Yield what each GPU type and size of nodes has for the job, the fastest type first."""
         world = self.world
         seen: dict[str | None, None] = {}
         gpus = requested_gpus(world, job_id)
@@ -110,17 +117,15 @@ class PickedFirst:
 
     `scores` is the rule, the highest score is picked. Only jobs of the highest priority are looked
     at, of these the first 128 in order of arrival. Jobs that can run without GPUs, and those that
-    fit nowhere, are no gangs: they start in order of arrival wherever they fit.
+    fit nowhere, are no gangs: they start in order of arrival wherever they fit. With `backfill`
+    visible gangs that do not delay the picked one start while it has no place (EASY).
     """
 
     first_only = True
     """Whether the first way in order of the nodes is taken instead of the best one."""
 
-    backfill = False
-    """Whether visible gangs that will be done before the picked one has its place may start
-    meanwhile (EASY)."""
-
-    def __init__(self) -> None:
+    def __init__(self, backfill: bool = False) -> None:
+        self.backfill = backfill
         self._gangs: list[Entry] = []
         self._others = DemandQueue()
         self._picked: str | None = None
@@ -146,7 +151,7 @@ class PickedFirst:
                 self._picked = visible[int(np.argmax(self.scores(world, moment, visible)))]
             if not self._start(world, moment, visible):
                 if self.backfill:
-                    self._fill(world, visible)
+                    self._fill(world, moment, visible)
                 break
         self._others.serve(lambda job_id: start_fitting(world, job_id))
 
@@ -167,22 +172,50 @@ class PickedFirst:
         world.start(picked, *fit)
         return True
 
-    def _fill(self, world: World, visible: list[str]) -> None:
-        """Start in order of arrival what is expected to end before the picked gang fits."""
+    def _fill(self, world: World, moment: Moment, visible: list[str]) -> None:
+        """Start the visible gangs, the highest score first, that do not delay the picked one."""
         assert self._picked is not None
-        reserved = reserve(world, self._picked)
-        fits_s = inf if reserved is None else reserved.start_s
-        for job_id in visible:
-            if job_id == self._picked or world.now_s + world.fastest_finish_s(job_id) >= fits_s:
-                continue
-            fit = Moment(world).place(job_id, requested_gpus(world, self._picked), self.first_only)
-            if fit is not None and world.now_s + world.expected_run_s(job_id, *fit) < fits_s:
-                self._gangs.remove((arrival_key(world, job_id), job_id))
-                world.start(job_id, *fit)
+        scores = self.scores(world, moment, visible)
+        order = [visible[i] for i in np.argsort(-scores, kind="stable")]
+        others = [job_id for job_id in order if job_id != self._picked]
+        for job_id in fill(world, reserve(world, self._picked), others):
+            self._gangs.remove((arrival_key(world, job_id), job_id))
+
+
+def wfp(world: World, visible: list[str]) -> Floats:
+    """Return (waiting time / run time)^3 x GPUs; RLTune's public code takes the waiting time from a
+    start that has not been, here it is the time waited."""
+    run_s = np.array([world.fastest_finish_s(job_id) for job_id in visible])
+    waited_s = np.array([world.now_s - world.job(job_id).submit_s for job_id in visible])
+    urgency: Floats = np.power(waited_s / run_s, 3) * _gpus(world, visible)
+    return urgency
+
+
+def f1(world: World, visible: list[str]) -> Floats:
+    """Return -(log10(run time) x GPUs + 870 log10(submission)), as RLTune's public code has it."""
+    run_s = np.array([world.fastest_finish_s(job_id) for job_id in visible])
+    submit_s = np.array([world.job(job_id).submit_s - world.instance.now_s for job_id in visible])
+    since = np.where(submit_s > 0, submit_s, 0.1)
+    scores: Floats = -(np.log10(run_s) * _gpus(world, visible) + 870.0 * np.log10(since))
+    return scores
+
+
+def smallest(world: World, visible: list[str]) -> Floats:
+    """Return -GPUs: the best fixed order that knows no run times where they do not depend on
+    GPUs."""
+    return -_gpus(world, visible)
+
+
+RULES = {"wfp": wfp, "f1": f1, "smallest": smallest}
+"""Rules that score in place of the network."""
+
+
+def _gpus(world: World, visible: list[str]) -> Floats:
+    return np.array([float(requested_gpus(world, job_id)) for job_id in visible])
 
 
 def rows_of(world: World, moment: Moment, visible: list[str]) -> Floats:
     """Return the features of the visible jobs."""
     waits_s = np.array([world.now_s - world.job(job_id).submit_s for job_id in visible])
-    gpus = np.array([float(requested_gpus(world, job_id)) for job_id in visible])
+    gpus = _gpus(world, visible)
     return features(moment.present(), waits_s, gpus, [moment.tiers(job_id) for job_id in visible])

@@ -19,13 +19,13 @@ from optsched.plugins import registry
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
 
-from .queue import Moment, PickedFirst, requested_gpus, rows_of
+from .queue import RULES, Moment, PickedFirst, rows_of
 from .scorer import Floats, Scorer, from_vector, untrained
 
 BATCH_JOBS = 256
 PAIRS, BATCHES = 8, 2
-"""Of each generation: pairs of opposite steps that are tried, and training batches on which each
-is."""
+"""Of each generation: pairs of opposite steps that are tried, and training batches of each instance
+on which each of them is."""
 SIGMA, STEP = 0.15, 0.05
 """Size of a trial step and of a learning step, in weights."""
 MOMENTUM, SCALING = 0.9, 0.999
@@ -35,8 +35,6 @@ MOST_HELD_BATCHES = 4
 SHORT_S = 10.0
 """Run times below this count as this much in a bounded slow-down."""
 SCORES = ("bounded-slowdown", "wait", "wct", "utilisation", "slowdown")
-RULES = ("wfp", "f1")
-"""Base rules that are known here only, beside every policy."""
 
 
 class Scoring(PickedFirst):
@@ -45,8 +43,8 @@ class Scoring(PickedFirst):
     name = title = "rltune"
     first_only = False
 
-    def __init__(self, scorer: Scorer) -> None:
-        super().__init__()
+    def __init__(self, scorer: Scorer, backfill: bool = False) -> None:
+        super().__init__(backfill)
         self.scorer = scorer
 
     def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:
@@ -54,27 +52,14 @@ class Scoring(PickedFirst):
 
 
 class Rule(PickedFirst):
-    """WFP, (waiting time / run time)^3 x GPUs, or F1, -(log10(run time) x GPUs + 870
-    log10(submission)), as RLTune's public code has them; that takes WFP's waiting time from a start
-    that has not been, here it is the time waited."""
+    """A plain rule at work on a batch."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
+    def __init__(self, name: str, backfill: bool = False) -> None:
+        super().__init__(backfill)
         self.name = self.title = name
 
     def scores(self, world: World, moment: Moment, visible: list[str]) -> Floats:
-        run_s = np.array([world.fastest_finish_s(job_id) for job_id in visible])
-        gpus = np.array([float(requested_gpus(world, job_id)) for job_id in visible])
-        submit_s = np.array(
-            [world.job(job_id).submit_s - world.instance.now_s for job_id in visible]
-        )
-        if self.name == "wfp":
-            waited: Floats = (world.now_s - world.instance.now_s - submit_s) / run_s
-            urgency: Floats = np.power(waited, 3) * gpus
-            return urgency
-        since = np.where(submit_s > 0, submit_s, 0.1)
-        scores: Floats = -(np.log10(run_s) * gpus + 870.0 * np.log10(since))
-        return scores
+        return RULES[self.name](world, visible)
 
 
 class Trained(NamedTuple):
@@ -166,14 +151,15 @@ def parts(instance: Instance) -> Parts:
     return Parts(size, range(trained - size + 1), cut(trained, selected), cut(selected, jobs))
 
 
-def base_score(base: str, objective: str, instance: Instance) -> float:
+def base_score(base: str, objective: str, backfill: bool, instance: Instance) -> float:
     """Return what the base rule makes of a batch."""
-    return score(instance, Rule(base) if base in RULES else registry.policy(base), objective)
+    rule = Rule(base, backfill) if base in RULES else registry.policy(base)
+    return score(instance, rule, objective)
 
 
-def _rewarded(objective: str, task: tuple[Floats, Instance, float]) -> float:
+def _rewarded(objective: str, backfill: bool, task: tuple[Floats, Instance, float]) -> float:
     vector, instance, base = task
-    return reward(base, score(instance, Scoring(from_vector(vector)), objective))
+    return reward(base, score(instance, Scoring(from_vector(vector), backfill), objective))
 
 
 def train(
@@ -183,12 +169,15 @@ def train(
     generations: int = 30,
     objective: str = "bounded-slowdown",
     base: str = "fifo",
+    backfill: bool = False,
     workers: int = 1,
     on_generation: Callable[[int, float, Trained], None] | None = None,
 ) -> tuple[Trained, list[tuple[float, float, float]]]:
     """Return a scorer learned on the first 60 % of each instance's jobs, the best by the next 20 %;
     and for each batch of the last 20 %, which had no part in either, the scores of the base rule
     and of the scorer, and the reward.
+
+    With `backfill` the scorer, and a base rule that is known here only, backfill.
 
     OpenAI-ES (Salimans et al., arXiv:1703.03864): pairs of opposite steps, ranked by mean reward,
     Adam. Depends on nothing but the arguments. `on_generation` is told the number, the mean reward
@@ -211,9 +200,10 @@ def train(
     selecting = [instance for part in split for instance in part.select]
     best: Trained | None = None
     with ProcessPoolExecutor(workers) if workers > 1 else nullcontext(builtins) as pool:
-        rewarded = partial(_rewarded, objective)
+        rewarded = partial(_rewarded, objective, backfill)
+        base_scored = partial(base_score, base, objective, backfill)
         try:
-            bases = list(pool.map(partial(base_score, base, objective), selecting))
+            bases = list(pool.map(base_scored, selecting))
             for generation in range(generations + 1):
                 judged = [
                     (vector, instance, own) for instance, own in zip(selecting, bases, strict=True)
@@ -225,12 +215,12 @@ def train(
                 if generation == generations:
                     break
                 noise = rng.normal(size=(PAIRS, len(vector)))
-                picks = [int(rng.integers(len(split))) for _ in range(BATCHES)]
+                picks = [k for k in range(len(split)) for _ in range(BATCHES)]
                 tries = [
                     batch(instances[k], int(rng.integers(len(split[k].train))), split[k].size)
                     for k in picks
                 ]
-                own = list(pool.map(partial(base_score, base, objective), tries))
+                own = list(pool.map(base_scored, tries))
                 steps = np.concatenate((noise, -noise))
                 tasks = [
                     (vector + SIGMA * step, instance, score_)
@@ -239,7 +229,7 @@ def train(
                 ]
                 fitness = (
                     np.array(list(pool.map(rewarded, tasks)))
-                    .reshape(len(steps), BATCHES)
+                    .reshape(len(steps), len(tries))
                     .mean(axis=1)
                 )
                 gradient = (_shaped(fitness)[:, None] * steps).sum(axis=0) / (len(steps) * SIGMA)
@@ -255,22 +245,19 @@ def train(
             if best is None:
                 raise
     assert best is not None
-    return best, judge(
-        best.scorer, [instance for part in split for instance in part.held_out], objective, base
-    )
+    held_out = [instance for part in split for instance in part.held_out]
+    return best, judge(best.scorer, held_out, objective, base, backfill)
 
 
 def judge(
-    scorer: Scorer, held_out: Sequence[Instance], objective: str, base: str
+    scorer: Scorer, held_out: Sequence[Instance], objective: str, base: str, backfill: bool = False
 ) -> list[tuple[float, float, float]]:
     """Return scores of the base rule and of the scorer on batches that had no part in learning, and
     the reward."""
     scores = []
     for instance in held_out:
-        plain, learned = (
-            base_score(base, objective, instance),
-            score(instance, Scoring(scorer), objective),
-        )
+        plain = base_score(base, objective, backfill, instance)
+        learned = score(instance, Scoring(scorer, backfill), objective)
         scores.append((plain, learned, reward(plain, learned)))
     return scores
 

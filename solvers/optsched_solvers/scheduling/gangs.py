@@ -1,0 +1,128 @@
+"""The price bound where the capacity of a GPU type is the sets of gangs that fit on it together.
+
+Prices by GPU let half of one gang run beside half of another. Here each job has a price curve of
+its own on each GPU type, pi_j(t) for all its GPUs, and at any instant the jobs that run there are
+a set that fits:
+
+    bound(pi) = sum_j min_{a, s} [ cost_j(s + p_a) + integral_s^{s+p_a} pi_ja ]
+              - sum_c integral of max { sum_{j in S} pi_jc : sum_{j in S} g_j <= m_c }
+
+The second sum is a knapsack for each cell of the grid. With pi_j = g_j lam this is at least the
+bound by prices lam (reference: Lagrangian decomposition; Guignard and Kim, Mathematical Programming
+39, 1987).
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .lagrange import Floats, Ints, PriceBound
+
+AVERAGED = 0.95
+"""Share of the direction that is kept from the step before."""
+FIRST, SLOWER = 0.4, 20.0
+"""A price moves by this share of itself at first where its job runs and fits nowhere, and by so
+many times less at the end."""
+FLOOR = 0.05
+"""A price moves at least as one of this share of what it was at first."""
+TIE = 1e-9
+"""Of gangs that are worth the same those fit first that run: these count for so much more."""
+
+
+class GangBound(PriceBound):
+    """The dual function of prices by job and GPU type, and its ascent."""
+
+    def _tabulate(self) -> None:
+        self.gangs: dict[tuple[int, int, float], int] = {}
+        super()._tabulate()
+        self._kind: Ints = np.array([kind for _, kind, _ in self.gangs], dtype=np.int64)
+        self._size: Ints = np.array([gpus for *_, gpus in self.gangs], dtype=np.int64)
+
+    def _curve(self, job: int, kind: int, gpus: float) -> tuple[int, float]:
+        return self.gangs.setdefault((job, kind, gpus), len(self.gangs)), float(gpus > 0)
+
+    @property
+    def work(self) -> int:
+        """Return how many numbers one evaluation computes."""
+        packed = sum(
+            int(self.capacity[kind].max()) * len(self._packable(kind)) * len(self.cells_s)
+            for kind in range(len(self.types))
+        )
+        return self.costs.size + packed
+
+    @property
+    def largest(self) -> float:
+        """Return the largest share of the GPUs of its type that a gang takes; 0 where all jobs take
+        one GPU, so that sets of gangs are told from GPUs by nothing."""
+        shares = self._size / np.maximum(self.capacity.max(axis=1)[self._kind], 1.0)
+        return float(shares[self._size > 1].max(initial=0.0))
+
+    def _packable(self, kind: int) -> list[int]:
+        """Return the sizes of gangs on a type, each as often as it fits and there are gangs."""
+        most = int(self.capacity[kind].max())
+        sizes, gangs = np.unique(self._size[self._kind == kind], return_counts=True)
+        return [
+            size
+            for size, count in zip(sizes.tolist(), gangs.tolist(), strict=True)
+            if 0 < size <= most
+            for _ in range(min(count, most // size))
+        ]
+
+    def _sold(self, prices: Floats, used: Floats) -> tuple[float, Floats]:
+        """Return what the dearest sets of gangs are worth, and how long each gang is in them."""
+        held, worth = np.zeros_like(prices), 0.0
+        for kind in range(len(self.types)):
+            gangs = np.flatnonzero(self._kind == kind)
+            liked = prices[gangs] * (1 + TIE * (used[gangs] / self.cells_s))
+            best, held[gangs] = self._dearest(kind, gangs, liked)
+            worth += float(np.sum(best * self.cells_s))
+        return worth, held * self.cells_s
+
+    def _dearest(self, kind: int, gangs: Ints, prices: Floats) -> tuple[Floats, Floats]:
+        """Return the value of the dearest set of gangs in each cell and which are in it: knapsacks
+        by dynamic programming, of the dearest gangs of each size."""
+        sizes, cell = self._packable(kind), np.arange(prices.shape[1])
+        capacity = self.capacity[kind].astype(np.int64)
+        dearest = [
+            own[np.argsort(-prices[own], axis=0)[: sizes.count(size)]]
+            for size in sorted(set(sizes))
+            for own in [np.flatnonzero(self._size[gangs] == size)]
+        ]
+        held = np.zeros_like(prices)
+        value = np.zeros((int(capacity.max()) + 1, len(cell)))
+        if not dearest:
+            return value[0], held
+        which = np.concatenate(dearest)
+        taken = np.zeros((len(sizes), *value.shape), dtype=bool)
+        for item, size in enumerate(sizes):
+            with_it = value[:-size] + prices[which[item], cell]
+            taken[item, size:] = with_it > value[size:]
+            value[size:] = np.maximum(value[size:], with_it)
+        left = capacity.copy()
+        for item in reversed(range(len(sizes))):
+            here = taken[item, left, cell]
+            held[which[item, here], cell[here]] = 1.0
+            left -= np.where(here, sizes[item], 0)
+        return value[capacity, cell], held
+
+    def ascend_from(self, prices: Floats, done: Callable[[], float]) -> Iterator[float]:
+        """Yield the best bound after each step from prices by GPU type on, until `done`, from 0 to
+        1, says 1.
+
+        Steps are in the direction of the mean over those before, as the volume algorithm takes them
+        (Barahona and Anbil, Mathematical Programming 87, 2000), in proportion to each price.
+        """
+        first = prices[self._kind] * self._size[:, None]
+        own, steps = first, 0
+        best, mean = self.evaluate(own)
+        while (share := done()) < 1:
+            step = FIRST / (1 + SLOWER * share)
+            direction = mean / self.cells_s
+            direction[(own <= 0) & (direction < 0)] = 0.0
+            own = np.maximum(own + step * np.maximum(own, FLOOR * first) * direction, 0.0)
+            value, excess = self.evaluate(own)
+            steps += 1
+            kept = min(AVERAGED, steps / (steps + 1))
+            mean = kept * mean + (1 - kept) * excess
+            best = max(best, value)
+            yield best

@@ -1,0 +1,132 @@
+"""The bound by prices of gangs: never above a reachable value, computed a second time by plain
+arithmetic, and tight where prices by GPU let half of one gang run beside half of another."""
+
+from itertools import chain, combinations, islice
+from operator import itemgetter
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
+from optsched.objectives import parse
+from optsched_solvers.scheduling.gangs import GangBound
+from optsched_solvers.scheduling.lagrange import Floats, PriceBound, grid
+from optsched_solvers.scheduling.problem import Problem
+from optsched_solvers.scheduling.schedule_generation import generate
+from tests.oracles import brute_force, tiny
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def bounds(problem: Problem, steps: int) -> tuple[float, float]:
+    """Return the bounds by prices of GPUs and of gangs after so many steps of both."""
+    made = generate(problem, [a.shortest_s for a in problem.activities])
+    if made is None:
+        return -np.inf, -np.inf
+    by_gpu = PriceBound(problem, grid(problem, made, 20))
+    first = by_gpu.start_prices(made)
+    tried = islice(by_gpu.ascend(first, 1e3), steps)
+    best, found = max(tried, key=itemgetter(0), default=(-np.inf, first))
+    by_gang = GangBound(problem, by_gpu.grid_s)
+    done = iter(k / steps for k in range(steps + 1))
+    improved = max(by_gang.ascend_from(found, lambda: next(done)))
+    return by_gpu.certain + best, by_gang.certain + improved
+
+
+@pytest.mark.parametrize("objective", ["wct", "tardiness2", "wct+3*deadline"])
+@settings(max_examples=12, deadline=None, suppress_health_check=CHECKS)
+@given(instance=tiny.instances(most_jobs=3, most_nodes=2))
+def test_no_bound_is_above_the_optimum(objective: str, instance: Instance) -> None:
+    goal = parse(objective)
+    problem = Problem(instance, goal)
+    assume(not problem.partner and instance.cluster.total_gpus)
+    best = brute_force.optimum(instance, goal)
+    assume(best is not None)
+    assert best is not None
+    _, bound = bounds(problem, 40)
+    assert bound <= best[0][0] + 1e-6 * (1 + abs(best[0][0]))
+
+
+def two_types() -> Instance:
+    """A gang that fills a type, smaller jobs, and one of them that runs."""
+    paused = Profile(rate={"a": 1.0, "b": 0.5}, checkpoint_s=3.0, startup_s=1.0, restore_s=2.0)
+    jobs = {"gang": (4, 20.0), "half": (2, 15.0), "long": (1, 60.0), "short": (1, 5.0)}
+    return Instance(
+        cluster=Cluster(
+            nodes=(Node(name="a", gpu_type="a", gpus=4), Node(name="b", gpu_type="b", gpus=3))
+        ),
+        jobs=tuple(
+            Job(id=name, gpus=gpus, duration_s=seconds, weight=1.0 + gpus, profile=paused)
+            for name, (gpus, seconds) in jobs.items()
+        ),
+        running=(
+            Running(
+                job="long",
+                mode=Mode(gpu_type="a", gpus=1),
+                placement=(Slot(node="a", gpus=1),),
+                started_s=0.0,
+                remaining_s=60.0,
+            ),
+        ),
+    )
+
+
+def plain(problem: Problem, bound: GangBound, prices: Floats) -> float:
+    """Return the dual function by plain arithmetic: every start in tenths of a second and every
+    set of gangs."""
+    grid_s, total = bound.grid_s, 0.0
+    curve = {key: prices[row] for key, row in bound.gangs.items()}
+
+    def paid(job: int, kind: str | None, gpus: int, from_s: float, to_s: float) -> float:
+        own = curve[job, bound.types.index(kind), float(gpus)]
+        return sum(
+            price * max(0.0, min(to_s, high) - max(from_s, low))
+            for price, low, high in zip(own, grid_s[:-1], grid_s[1:], strict=True)
+        )
+
+    for activity in problem.activities:
+        least, hold = np.inf, activity.hold
+        for alternative in activity.alternatives:
+            mode, seconds = alternative.mode, alternative.seconds
+            saved, ready = 0.0, 0.0
+            if hold is not None and not alternative.fixed:
+                ready = hold.seconds
+                saved = paid(activity.index, hold.mode.gpu_type, hold.mode.gpus, 0.0, ready)
+            for wait in range(1 if alternative.fixed else int(grid_s[-1] * 10) + 1):
+                start = ready + wait / 10
+                own = paid(activity.index, mode.gpu_type, mode.gpus, start, start + seconds)
+                cost = activity.job.weight * (start + seconds)
+                least = min(least, saved + own + cost)
+        total += least
+    for kind, name in enumerate(bound.types):
+        there = sum(n.gpus for n in problem.instance.cluster.nodes if n.gpu_type == name)
+        own = [key for key in bound.gangs if key[1] == kind]
+        every = chain.from_iterable(combinations(own, n) for n in range(len(own) + 1))
+        fit = [some for some in every if sum(gpus for *_, gpus in some) <= there]
+        for cell, length in enumerate(np.diff(grid_s)):
+            total -= length * max(sum(curve[key][cell] for key in some) for some in fit)
+    return total
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_the_dual_is_what_plain_arithmetic_says(seed: int) -> None:
+    problem = Problem(two_types(), parse("wct"))
+    bound = GangBound(problem, np.array([0.0, 2.0, 7.0, 20.0, 33.0]))
+    draw = np.random.default_rng(seed)
+    prices = draw.uniform(0, 4, (len(bound.gangs), 4)) * (draw.random((1, 4)) > 0.2)
+    value, _ = bound.evaluate(prices)
+    assert bound.certain + value == pytest.approx(plain(problem, bound, prices), rel=1e-6)
+
+
+def test_a_gang_that_fills_a_type_runs_beside_nothing() -> None:
+    jobs = tuple(
+        Job(id=name, gpus=gpus, duration_s=10.0, profile=Profile(rate={"a": 1.0}))
+        for name, gpus in (("gang", 4), ("b", 1), ("c", 1))
+    )
+    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    by_gpu, by_gang = bounds(Problem(Instance(cluster=cluster, jobs=jobs), parse("wct")), 150)
+    assert by_gpu < 36  # gang after b and c: 10 + 10 + 20
+    assert 39 < by_gang <= 40
