@@ -1,13 +1,14 @@
 """How long gangs wait in a stream of small jobs, and what keeping places for them costs.
 
     python -m benchmarks.gang [--seeds 1,2,3,4,5] [--policy optsched] [--load 0.8]
+        [--estimates oracle]
 
 For twelve hours jobs of one GPU and 10 min on average, which cannot save, come to two nodes of
 eight GPUs and keep the share `load` of them busy; every four hours a gang comes that needs a node
 for an hour, twice in all. A row has the mean wait of the gangs, until their start and after
 preemptions, under EASY (`backfill`), under the policy, and under the policy where it never keeps a
 place for anybody, and the mean completion time of all jobs over that where no place is kept (`jct`)
-and over that under EASY (`jct_easy`). Run times are known.
+and over that under EASY (`jct_easy`). All go by the same `estimates` of run times.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from optsched.driver.reservation import Reservations
+from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job
@@ -51,9 +53,12 @@ def drawn(seed: int, load: float) -> Instance:
     )
 
 
-def times_s(instance: Instance, policy: str, *, keeps: bool = True) -> tuple[float, float]:
+def times_s(
+    instance: Instance, policy: str, estimates: str, *, keeps: bool = True
+) -> tuple[float, float]:
     """Return the mean wait of the gangs, and the mean completion time of all jobs."""
-    simulation = Simulation(instance, registry.policy(policy, parse("wct"), {}))
+    chosen = registry.policy(policy, parse("wct"), {})
+    simulation = Simulation(instance, chosen, estimates=parse_estimates(estimates))
     nobody: Any = patch.object(Reservations, "entitled", lambda self, world: [])
     with nullcontext() if keeps else nobody:
         simulation.run()
@@ -62,16 +67,17 @@ def times_s(instance: Instance, policy: str, *, keeps: bool = True) -> tuple[flo
     return float(measured.waiting_s[gangs].mean()), float(measured.jct_s.mean())
 
 
-def measure(seed: int, policy: str, load: float) -> dict[str, Any]:
+def measure(seed: int, policy: str, load: float, estimates: str) -> dict[str, Any]:
     """Return one stream under EASY, and under the policy with and without kept places."""
     instance = drawn(seed, load)
-    easy_s, easy_jct_s = times_s(instance, EASY)
-    wait_s, jct_s = times_s(instance, policy)
-    none_s, without_s = times_s(instance, policy, keeps=False)
+    easy_s, easy_jct_s = times_s(instance, EASY, estimates)
+    wait_s, jct_s = times_s(instance, policy, estimates)
+    none_s, without_s = times_s(instance, policy, estimates, keeps=False)
     return {
         "seed": seed,
         "jobs": len(instance.jobs),
         "policy": policy,
+        "estimates": estimates,
         "easy_s": round(easy_s),
         "wait_s": round(wait_s),
         "none_s": round(none_s),
@@ -89,9 +95,11 @@ def main() -> None:
     parser.add_argument("--seeds", default="1,2,3,4,5")
     parser.add_argument("--policy", default="optsched")
     parser.add_argument("--load", type=float, default=0.8)
+    parser.add_argument("--estimates", default="oracle")
     given = parser.parse_args()
     for seed in given.seeds.split(","):
-        print(json.dumps(measure(int(seed), given.policy, given.load)), flush=True)
+        row = measure(int(seed), given.policy, given.load, given.estimates)
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from .parts.out import Json, Out, Parts, answers
 INSTANTS = "18:00 (the next), '2026-08-03 18:00', or a time from {} as 2h"
 
 
-def _instant_s(text: str, since_s: float, what: str) -> float:
+def _instant_s(text: str, since_s: float, what: str, since: str) -> float:
     try:
         return instant_s(text, since_s)
     except ValueError:
-        raise InputError(f"{what} {text!r}: write {INSTANTS.format(what)}") from None
+        raise InputError(f"{what} {text!r}: write {INSTANTS.format(since)}") from None
 
 
 def _setting(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,8 +36,8 @@ def _setting(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _set(client: Client, out: Out, begin: str | None, to: str, **body: Any) -> int:
     now_s = time.time()
-    from_s = now_s if begin is None else _instant_s(begin, now_s, "--from")
-    asked = body | {"from_s": from_s, "to_s": _instant_s(to, from_s, "--to")}
+    from_s = now_s if begin is None else _instant_s(begin, now_s, "--from", "now")
+    asked = body | {"from_s": from_s, "to_s": _instant_s(to, from_s, "--to", "--from")}
     return _told(out, client.post("/v1/windows", _stated(asked)))
 
 

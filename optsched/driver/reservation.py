@@ -25,9 +25,9 @@ DRAINED = 0.001
 share of all: where everybody waits, draining for each gang would make all wait longer."""
 DRAINED_EARLY = 0.02
 """That share where early places are kept: for gangs as soon as jobs come that might pass them..."""
-DRAIN_RUNS = 0.25
+DRAIN_RUNS, DRAIN_S = 0.25, 600.0
 """... and, before they have waited as long as they run, only if the place waits for at most this
-share of that."""
+share of that, or this long."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -177,16 +177,16 @@ class Reservations:
     time, and two jobs never wait for each other. What starts by it is protected
     (`World.protected`): nobody of its priority evicts it.
 
-    Where run times are known, and with `early`, one is kept for a gang before its patience is over,
-    once jobs have been submitted after it, if it is due soon (`DRAIN_RUNS`). Such a place ends for
-    a job whose patience is over, and is handed over to one that needs at least as many GPUs, is
-    worth more per GPU and second, and can start as soon; who starts by it is protected against
-    smaller jobs only.
+    With `early` one is kept for a gang before its patience is over, once jobs have been submitted
+    after it, if it is due soon (`DRAIN_RUNS`). Such a place ends for a job whose patience is over,
+    is looked for anew once it is overdue, as run times may only be believed, and is handed over to
+    a job that needs at least as many GPUs, is worth more per GPU and second, and can start as soon;
+    who starts by it is protected against smaller jobs only.
     """
 
     def __init__(self, *, early: bool = False) -> None:
         self.current: Reservation | None = None
-        self._allows_early = early
+        self._keeps_early = early
         self._new: list[tuple[str, float]] = []
         self._early, self._late = _Ripening(), _Ripening()
         self._paid_s = self._submitted_s = -math.inf
@@ -209,17 +209,13 @@ class Reservations:
         them."""
         new = {job_id: backlog_s for job_id, backlog_s in self._new if job_id in world.waiting}
         self._new.clear()
-        early_too = bool(new) and self._early_too(world)
         for job_id, backlog_s in new.items():
             gpus, run_s = world.fewest_gpus(job_id), world.fastest_finish_s(job_id)
             self._late.add(world, job_id, patience_s(gpus, run_s, backlog_s))
-            if gpus > 1 or not early_too:
-                self._early.add(world, job_id, 0.0 if early_too else patience_s(gpus, run_s))
+            if gpus > 1 or not self._keeps_early:
+                wait_s = 0.0 if self._keeps_early else patience_s(gpus, run_s)
+                self._early.add(world, job_id, wait_s)
         return [*new]
-
-    def _early_too(self, world: World) -> bool:
-        """Return whether early places are kept: where jobs end when they are believed to."""
-        return self._allows_early and world.run_times_hold and world.knows_run_times
 
     def backlog_s(self, world: World) -> float:
         """Return how long all GPUs together need for the jobs that are here, within `RECOUNT`."""
@@ -247,6 +243,7 @@ class Reservations:
             stands
             and not (world.lost and any(slot.node in world.lost for slot in before.placement))
             and not _meets_window(world, before)
+            and not (before.early and world.now_s > before.due_s + TIME_TOLERANCE_S)
         ):
             return before.early and self._hand_over(world, before, {*new} - {*but}, claimed)
         self.current = None
@@ -262,7 +259,7 @@ class Reservations:
         entitled = self.entitled(world)
         if not entitled:
             return False
-        lost, early = tuple(world.lost), self._early_too(world)
+        lost, early = tuple(world.lost), self._keeps_early
         late = {*self._late.ripe(world)} if early else set[str]()
         for job_id in entitled:
             if job_id in but or self._nowhere.get(job_id) == lost:
@@ -275,7 +272,7 @@ class Reservations:
                 if early and job_id not in late:
                     run_s = world.fastest_finish_s(job_id)
                     waits = world.waited_s(job_id) < patience_s(world.fewest_gpus(job_id), run_s)
-                    if waits and kept.due_s - world.now_s > DRAIN_RUNS * run_s:
+                    if waits and kept.due_s - world.now_s > max(DRAIN_RUNS * run_s, DRAIN_S):
                         self.current = None
                         continue
                     self.current = kept = replace(kept, early=True)
@@ -312,7 +309,7 @@ class Reservations:
         late = self._late.ripe(world)
         if world.now_s < self._paid_s:
             ripe = late
-        elif self._early_too(world):
+        elif self._keeps_early:
             overdue, last_s = {*late}, self._submitted_s
             passed = [job for job in self._early.ripe(world) if world.job(job).submit_s < last_s]
             ripe = [*late, *(job_id for job_id in passed if job_id not in overdue)]
@@ -337,7 +334,7 @@ class Reservations:
         """Let time pass until the GPU time that the place waits for its job is its share of all."""
         gpus = sum(slot.gpus for slot in kept.placement)
         waits_s = max(0.0, kept.due_s - world.now_s) * gpus / max(1, world.cluster.total_gpus)
-        share = DRAINED_EARLY if self._early_too(world) else DRAINED
+        share = DRAINED_EARLY if self._keeps_early else DRAINED
         self._paid_s = max(self._paid_s, world.now_s) + waits_s / share
 
     def _takes_too_much(self, world: World, job_id: str) -> bool:

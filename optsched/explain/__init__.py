@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..driver.borrowing import borrowers, rank_of
+from ..driver.borrowing import borrowers, fewest_gpus, rank_of
 from ..errors import InputError
 from ..model.instance import Placement, Running
 from ..model.job import Job, Mode
@@ -159,12 +159,14 @@ class Explainer:
 
     def _waiting(self, j: int, ranked: list[int], explanation: Explanation) -> Explanation:
         """Return what keeps a waiting job from its best option on GPUs of its own."""
-        best = next(option for option in ranked if self._model.hold(option) is None)
+        model = self._model
+        best = next(option for option in ranked if model.hold(option) is None)
         blocked, waits_for = self._waits_for(best)
         swap = self._swap(j, best)
         taken = swap.nodes if swap is not None and not swap.leavers else ()
         return replace(
             explanation,
+            reason=self._lowered(model.jobs[j]) if explanation.borrows else None,
             best=self._numbers(best),
             higher=self._higher(j, best),
             blocked=blocked,
@@ -172,6 +174,28 @@ class Explainer:
             swap=swap,
             takes_from=_others(explanation.id, taken, self._departures),
         )
+
+    def _lowered(self, job: Job) -> str | None:
+        """Return which quota that a window lowers now is held by others, and leaves too little for
+        a waiting job, in one clause."""
+        instance = self._model.instance
+        table = catalogue_of(instance).capacity
+        rows = set(table.quotas_of(job))
+        for window in instance.cluster.windows:
+            if not window.from_s <= instance.now_s < window.to_s:
+                continue
+            for tenant, most in window.quotas.items():
+                if (row := table.quotas[tenant]) not in rows:
+                    continue
+                held = sum(
+                    entry.mode.gpus
+                    for entry in self._decided.values()
+                    if entry.mode and row in table.quotas_of(instance.job[entry.id])
+                )
+                if held and held + fewest_gpus(job) > most:
+                    own = f"tenant {tenant} may hold {most} GPUs while {window.name} lasts"
+                    return f"{own} and holds {held}"
+        return None
 
     def _higher(self, j: int, best: int) -> int:
         """Return how many jobs above it hold something where a waiting one could be."""

@@ -90,7 +90,7 @@ class Explanation:
     `higher` is how many jobs of higher priorities have what a waiting job could use, or get what a
     preempted one leaves; of one that is not `priced` the prices say nothing: they are those of
     lower priorities. One that `borrows` does not fit in the quotas of its tenant; all that do not
-    are as of a higher priority.
+    are as of a higher priority; where a window leaves it too little now, `reason` says so.
     """
 
     id: str

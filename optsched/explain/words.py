@@ -87,7 +87,10 @@ def _moving(why: Explanation) -> str:
 
 
 def _wait(why: Explanation, tenant: str | None) -> str:
-    """Return what a job waits for: those of higher priorities, else what prices say."""
+    """Return what a job waits for: its quota while a window lowers it, those of higher priorities,
+    else what prices say."""
+    if why.reason is not None:
+        return f"waits: {why.reason}"
     if why.higher:
         jobs, have = ("job", "has") if why.higher == 1 else ("jobs", "have")
         if why.borrows:

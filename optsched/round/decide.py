@@ -364,7 +364,7 @@ class _Task:
         if best.packing is None and not (stands or best.stand()):
             raise InputError(
                 "running: these jobs cannot all go on, and some may not be preempted: "
-                f"{best.rejected[0]}"
+                f"{best.rejected[-1]}"
             )
         return _Outcome(best, model, fallback)
 

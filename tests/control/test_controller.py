@@ -435,7 +435,7 @@ def test_nobody_waits_for_ever(
     it."""
     monkeypatch.setattr(present, "PATIENCE_S", patience_s)
     monkeypatch.setattr(present, "PATIENCE_RUNS", 0.0)
-    monkeypatch.setattr(reservation, "GANG_PATIENCE_S", 1e9)  # nor is a place kept for it
+    monkeypatch.setattr(reservation.Reservations, "entitled", lambda self, world: [])
     lab.submit("gang", 8, 1000.0)
     for i in range(12):
         for k in range(3):

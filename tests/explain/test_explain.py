@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from optsched import Instance, Job, Node
+from optsched import Instance, Job, Node, Tenant
 from optsched.errors import InputError
 from optsched.explain import Explainer, Explanation, explain_inactive
+from optsched.explain.many import explain_all
 from optsched.files import load_instance, read_instance
-from optsched.model.cluster import Cluster
+from optsched.model.cluster import Cluster, Window
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.decide import decide
@@ -176,6 +177,23 @@ def test_quota_later_and_never_in_words() -> None:
         "after waits for other and giant to complete, and giant can never run.",
         "giant can never run: it needs 16 GPUs of one type, the cluster has at most 8.",
     ]
+
+
+def test_who_would_borrow_beyond_what_a_window_leaves_is_told_that_limit() -> None:
+    """Of a quota of 4 GPUs, and 4 that may be borrowed, a window leaves 5 in all."""
+    night = Window(from_s=0.0, to_s=9e3, name="night", quotas={"t": 5})
+    sizes = {"a": 3, "b": 2, "c": 3}
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n0", gpus=8),), windows=(night,)),
+        tenants=(Tenant(name="t", gpu_quota=4, borrow_gpus=4), Tenant(name="u", gpu_quota=4)),
+        jobs=tuple(
+            Job(id=name, gpus=gpus, duration_s=500.0 + gpus, tenant="t")
+            for name, gpus in sizes.items()
+        ),
+    )
+    solution = decide(instance)
+    _, _, last = explain_all(instance, [*sizes], lambda: solution)
+    assert last.sentence == "c waits: tenant t may hold 5 GPUs while night lasts and holds 5."
 
 
 def test_jobs_that_no_round_decides_are_explained_without_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Outage, Profile, Tenant
+from optsched import Cluster, Instance, Job, Mode, Node, Outage, Profile, Running, Slot, Tenant
 from optsched.driver import reservation
 from optsched.driver.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
 from optsched.estimates import Estimates
@@ -20,6 +20,7 @@ from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
 
 SAVES = Profile(checkpoint_s=10.0, restore_s=10.0)
+NODES = ("n0", "n1")
 RESERVING = ("optsched", "srsf", "srtf", "las")
 
 
@@ -264,10 +265,43 @@ def test_where_run_times_are_known_it_waits_at_most_twice_as_long_as_under_backf
     assert waits_s(instance)["gang-0"] <= 2 * backfill_s
 
 
-def test_where_they_are_believed_it_waits_its_patience_out() -> None:
+def test_where_they_are_only_believed_it_does_so_too() -> None:
     instance = passed_gang()
-    believed = Believed({job.id: job.work_s for job in instance.jobs})
-    assert waits_s(instance, believed)["gang-0"] > GANG_PATIENCE_S
+    believed = Believed({job.id: 300.0 for job in instance.jobs})
+    simulation = Simulation(instance, registry.policy("backfill"), estimates=believed)
+    simulation.run()
+    backfill_s = measure(simulation.record()).waiting_s[-1]
+    assert backfill_s > 100.0
+    assert waits_s(instance, believed)["gang-0"] <= 2 * backfill_s
+
+
+def test_an_early_place_that_is_overdue_is_looked_for_anew() -> None:
+    """Jobs on the first node outrun their beliefs; those on the second end one after the other,
+    while small ones wait for their GPUs."""
+    node = Mode(gpus=1)
+    there = {f"{n}-{k}": 1000.0 if n == "n0" else 210.0 + 10 * k for n in NODES for k in range(8)}
+    held = [Job(id=name, gpus=1, duration_s=s, preemptible=False) for name, s in there.items()]
+    gang = Job(id="gang", gpus=8, duration_s=1000.0, submit_s=10.0)
+    later = [
+        Job(id=f"s{k}", gpus=1, duration_s=3000.0, submit_s=20.0, preemptible=False)
+        for k in range(8)
+    ]
+    instance = Instance(
+        cluster=Cluster(nodes=tuple(Node(name=name, gpus=8) for name in NODES)),
+        jobs=(*held, gang, *later),
+        running=tuple(
+            Running(
+                job=job.id,
+                mode=node,
+                placement=(Slot(node=job.id[:2], gpus=1),),
+                remaining_s=job.work_s,
+            )
+            for job in held
+        ),
+    )
+    work_s = {job.id: job.work_s for job in instance.jobs}
+    work_s |= {name: 100.0 for name in there if name.startswith("n0")}
+    assert waits_s(instance, Believed(work_s))["gang"] == pytest.approx(270.0)
 
 
 def passed_later(*later: Job) -> Instance:
@@ -304,6 +338,7 @@ def test_no_place_is_kept_early_that_would_wait_for_long_beside_what_its_gang_ru
     runs: float, wait_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reservation, "DRAIN_RUNS", runs)
+    monkeypatch.setattr(reservation, "DRAIN_S", 0.0)
     assert waits_s(passed_later())["gang"] == pytest.approx(wait_s)
 
 
@@ -318,7 +353,7 @@ def test_early_places_wait_for_a_share_of_all_gpu_time(monkeypatch: pytest.Monke
     for share in (1.0, 0.01):
         monkeypatch.setattr(reservation, "DRAINED_EARLY", share)
         waited_s.append(waits_s(passed_later(*again))["next"])
-    print(waited_s)
+    assert waited_s[0] < waited_s[1]
 
 
 @pytest.mark.parametrize("policy", RESERVING)

@@ -13,6 +13,12 @@ from .test_commands import run as run
 Run = Any
 
 
+def test_what_a_faulty_time_counts_from_is_told(live: Live, run: Run) -> None:
+    for begin, end, since in (("-5m", "1h", "now"), ("5m", "1e400", "--from")):
+        status, _, err = run("maintain", "n0", "--from", begin, "--to", end)
+        assert status == 2 and f"or a time from {since} as 2h" in err
+
+
 def test_windows_are_set_listed_and_lifted(live: Live, run: Run) -> None:
     assert run("windows") == (0, "no windows\n", "")
     status, out, _ = run("maintain", "n[0-1]", "--from", "2h", "--to", "4h", "--name", "switch")
