@@ -1,4 +1,4 @@
-# make demo    see it work          make test       the tests, three at once for two cores, as many wait
+# make demo    see it work          make test       the tests, two at once
 # make lint    ruff and mypy        make test-slow  all, those that take minutes too, with other examples
 # make test-kubernetes              the tests that need a Kubernetes API server, which is built once (Debian 12, root)
 # make test-ray                     those that need a Ray cluster, in an environment of their own

@@ -13,7 +13,8 @@ from .parts.duration import deadline
 from .parts.out import Json, Out, answers
 from .submit import gpu_count
 
-NOT_ALL, NOT_THERE = 1, 404
+NOT_ALL, FAULTY = 1, 2
+NOT_THERE, NOT_UNDERSTOOD = 404, 422
 HANDFUL = 5
 """Of more jobs than these the user of a terminal is asked first."""
 DONE = {
@@ -44,7 +45,7 @@ def _each(
                 out.say(_counted(tasks, DONE[change]))
                 changed += ({"id": task} for task in tasks)
             else:
-                failed = NOT_ALL
+                failed = max(failed, FAULTY if error.status == NOT_UNDERSTOOD else NOT_ALL)
                 click.echo(f"optsched: {error}", err=True)
     out.answer(lambda: changed, tuple)
     return failed

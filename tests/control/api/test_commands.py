@@ -458,6 +458,7 @@ def test_change_and_requeue(live: Live, run: Run) -> None:
     live.submit(name="altered", hold=True)
     assert run("change", "altered", "--weight", "3") == (0, "altered is changed\n", "")
     assert run("change", "altered")[0] == 2
+    assert run("change", "altered", "--weight", "1e300")[0] == 2
     assert "it is on hold: release it" in run("requeue", "altered")[2]
     assert run("signal", "altered", "USR1")[0] == 2
     assert "the executor local starts no shell" in run("shell", "altered")[2]
