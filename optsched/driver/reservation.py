@@ -152,6 +152,12 @@ def _ripe_s(world: World, job_id: str, wait_s: float) -> float:
     return world.now_s + wait_s - world.waited_s(job_id)
 
 
+def _waits_little(world: World, job_id: str) -> bool:
+    """Return whether a job has not waited as long yet as it runs, or its least patience."""
+    patient_s = patience_s(world.fewest_gpus(job_id), world.fastest_finish_s(job_id))
+    return world.waited_s(job_id) < patient_s
+
+
 def _work_s(world: World, job_id: str) -> float:
     """Return how long all GPUs together need for a job."""
     if not world.options(job_id):
@@ -270,9 +276,8 @@ class Reservations:
             if kept is not None:
                 self.current = kept
                 if early and job_id not in late:
-                    run_s = world.fastest_finish_s(job_id)
-                    waits = world.waited_s(job_id) < patience_s(world.fewest_gpus(job_id), run_s)
-                    if waits and kept.due_s - world.now_s > max(DRAIN_RUNS * run_s, DRAIN_S):
+                    drained_s = max(DRAIN_RUNS * world.fastest_finish_s(job_id), DRAIN_S)
+                    if _waits_little(world, job_id) and kept.due_s - world.now_s > drained_s:
                         self.current = None
                         continue
                     self.current = kept = replace(kept, early=True)
@@ -390,9 +395,12 @@ class Reservations:
     def overstaying(self, world: World, pinned: Collection[str] = ()) -> list[str]:
         """Return whom to preempt so that the job with the reservation can start there now that it
         is due: jobs that were believed to have left by then, but for `pinned` and those that it may
-        not preempt. Empty where nobody has to, and where that is not enough."""
+        not preempt. Empty where nobody has to, where that is not enough, and for an early place
+        before its job has waited as long as it runs."""
         kept = self.current
         if kept is None or world.now_s < kept.due_s - TIME_TOLERANCE_S:
+            return []
+        if kept.early and _waits_little(world, kept.job):
             return []
         own, nodes = world.rank(kept.job), {slot.node for slot in kept.placement}
         preempts = world.cluster.preempts.get(world.job(kept.job).priority, "any")
