@@ -189,6 +189,9 @@ def _held(instance: Instance, entry: JobRound, goes_on: bool) -> Iterator[Violat
     if entry.id not in instance.running_job and job.after:
         says = f"starts before {job.after[0]} has completed"
         yield broken("precedence", job.id, says, now_s)
+    if now.mode.shared_gpus:
+        yield broken("sharing", job.id, "shares some of its GPUs, which no round decides", now_s)
+        return
     partner = now.mode.share_with
     if partner == job.id:
         yield broken("sharing", job.id, "shares GPUs with itself", now_s)

@@ -318,6 +318,14 @@ MUTATIONS = (
         ("job q", "different clocks"),
     ),
     Mutation(
+        "sharing",
+        "shared",
+        both(
+            drop("q"), to(holds("p", "start", replace(TWO, shared_gpus={"nobody": 1}), "n0:2g0c"))
+        ),
+        ("job p", "no round decides"),
+    ),
+    Mutation(
         "GPU memory", "shared", with_profile("q", gpu_memory_gib=17.5), ("32.5 GiB", "n0", "32")
     ),
 )
