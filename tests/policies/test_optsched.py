@@ -137,6 +137,22 @@ def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits(
     assert plan.jobs[1].segments[0].end_s <= rule.Optsched.Options().moves_s + 5.0
 
 
+def test_who_moves_from_a_kept_place_stays_protected() -> None:
+    nodes = (Node(name="new", gpu_type="new", gpus=1), Node(name="old", gpu_type="old", gpus=1))
+    shape = Profile(rate={"new": 1.0, "old": 0.25}, checkpoint_s=5.0, restore_s=5.0)
+    jobs = (
+        Job(id=name, duration_s=length_s, profile=shape)
+        for name, length_s in (("a", 20.0), ("b", 9e3))
+    )
+    cluster = Cluster(nodes=nodes, reference_gpu="new")
+    simulation = Simulation(Instance(cluster=cluster, jobs=tuple(jobs)), policy("optsched"))
+    world = simulation.world
+    simulation.run(until=lambda: "b" in world.running)
+    world.protected.add("b")
+    simulation.run(until=lambda: "b" in world.running and world.placement("b")[0].node == "new")
+    assert "b" in world.running and "b" in world.protected
+
+
 @pytest.mark.parametrize("estimates", [Noisy(1.0, 3), Unknown()])
 def test_wrong_beliefs_spoil_nothing_but_the_order(estimates: Estimates) -> None:
     """Jobs end before they are believed to, also in the instant in which they are to be

@@ -26,7 +26,7 @@ many times less at the end."""
 FLOOR = 0.05
 """A price moves at least as one of this share of what it was at first."""
 TIE = 1e-9
-"""Of gangs that are worth the same those fit first that run: these count for so much more."""
+"""Prices of gangs that run are raised by this share, so that they win ties."""
 
 
 class GangBound(PriceBound):
@@ -53,7 +53,7 @@ class GangBound(PriceBound):
     @property
     def largest(self) -> float:
         """Return the largest share of the GPUs of its type that a gang takes; 0 where all jobs take
-        one GPU, so that sets of gangs are told from GPUs by nothing."""
+        one GPU, for which prices by GPU are as good."""
         shares = self._size / np.maximum(self.capacity.max(axis=1)[self._kind], 1.0)
         return float(shares[self._size > 1].max(initial=0.0))
 
