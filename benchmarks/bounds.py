@@ -120,7 +120,7 @@ def main() -> None:
                 "weights": "1 to 4" if weighted else "equal",
                 "objective": name,
                 "cpu_s": round(cpu_s, 2),
-                "calls": calls(lambda name=name: lower_bounds(made, parse(name))),
+                "calls": calls(lower_bounds, made, parse(name)),
                 "bounds": [bound.value for bound in best],
                 "sources": [bound.source for bound in best],
             }

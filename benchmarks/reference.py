@@ -24,10 +24,9 @@ def kernel_us() -> float:
     return best / EVENTS * 1e6
 
 
-def calls(work: Callable[[], object]) -> int:
-    """Return how many calls of functions, Python's and built-in ones, `work` makes: other work on
-    the machine does not change it. What happens within one call of numpy or a solver counts once.
-    """
+def calls(work: Callable[..., object], *arguments: object) -> int:
+    """Return how many functions `work` calls, Python's and built-in ones, however busy the machine
+    is. What happens within one call of numpy or of a solver counts once."""
     profile = cProfile.Profile()
-    profile.runcall(work)
+    profile.runcall(work, *arguments)
     return sum(entry.callcount for entry in profile.getstats())

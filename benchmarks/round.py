@@ -201,7 +201,7 @@ def main() -> None:
         if arguments.counted:
             line["reached"] = line["gap"] <= max(gap, 1e-9)
             made = generate(jobs=jobs, gpus=gpus, seed=1, like=mix, running=0.5)  # type: ignore[arg-type]
-            line["calls"] = calls(lambda: solve(made, budget_s, gap, None, "price"))  # noqa: B023
+            line["calls"] = calls(solve, made, budget_s, gap, None, "price")
             line["allocated_mib"] = round(allocated_mib(jobs, gpus, mix, budget_s, gap), 1)
         if arguments.json:
             print(json.dumps(line), flush=True)
