@@ -26,6 +26,7 @@ out. A slowdown is the time to completion over the run time alone, of which 10 s
 import argparse
 import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -70,6 +71,8 @@ LOAD = 0.9
 """Offered by every test workload."""
 COSTED = ("gavel",)
 """Formats whose jobs come with what they cost; nothing is drawn for them."""
+RELATIVE = ("mean_s", "p99_s", "makespan_s", "slowdown")
+"""What is compared by its ratio."""
 LEAST_WINDOW = 100
 """Fewer jobs make no window, unless the trace has no more."""
 SHORTEST_S = 10.0
@@ -336,24 +339,25 @@ def run(
 
 def compared(runs: dict[str, list[dict[str, Any]]], setting: "Setting") -> dict[str, Any]:
     """Compare `optsched` with each rival and the best of them on one workload, from the runs of
-    each policy over the draws; `change` is relative to the best mean, `half` is half of its 95 %
-    interval (ratio of means), None for a single run."""
+    each policy over the draws, of which each counts alike however long its jobs wait: times and
+    slowdowns are geometric means. `change` is relative to the best, `half` is half of its 95 %
+    interval, None for a single run."""
 
     def mean(name: str, key: str) -> float:
-        return statistics.fmean(run[key] for run in runs[name])
+        average = statistics.geometric_mean if key in RELATIVE else statistics.fmean
+        return average([run[key] for run in runs[name]])
 
-    def ratio(name: str, key: str) -> tuple[float, float | None]:
-        own, other = ([run[key] for run in runs[policy]] for policy in (OWN, name))
-        found = mean(OWN, key) / mean(name, key)
-        off = [mine - found * its for mine, its in zip(own, other, strict=True)]
-        half = mean_interval(off).half
-        return round(found - 1, 4), half and round(half / mean(name, key), 4)
+    def against(name: str, key: str) -> tuple[float, float | None]:
+        ratios = zip(runs[OWN], runs[name], strict=True)
+        found = mean_interval([math.log(own[key] / its[key]) for own, its in ratios])
+        change = math.exp(found.mean)
+        return round(change - 1, 4), found.half and round(change * found.half, 4)
 
     best = min((name for name in runs if name != OWN), key=lambda name: mean(name, "mean_s"))
     rule = min((name for name in RULES if name in runs), key=lambda name: mean(name, "mean_s"))
     both = {"": OWN, "best_": best}
-    change, half = ratio(best, "mean_s")
-    p99_change, p99_half = ratio(best, "p99_s")
+    change, half = against(best, "mean_s")
+    p99_change, p99_half = against(best, "p99_s")
     return {
         "estimates": setting.estimates,
         "physics": setting.physics,
@@ -368,7 +372,7 @@ def compared(runs: dict[str, list[dict[str, Any]]], setting: "Setting") -> dict[
         "change": change,
         "half": half,
         "best_rule": rule,
-        "change_to_rule": ratio(rule, "mean_s")[0],
+        "change_to_rule": against(rule, "mean_s")[0],
         "p99_change": p99_change,
         "p99_half": p99_half,
         **{f"{key}p99_h": round(mean(name, "p99_s") / 3600, 1) for key, name in both.items()},

@@ -1,5 +1,6 @@
 """`benchmarks/flagship.py`: windows of a trace, and means over them."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -43,13 +44,12 @@ def test_the_difference_to_the_best_comes_with_its_interval() -> None:
         ]
 
     setting = Setting("lublin", "own", "history", None, True, 1, 2)
-    # las is best in one window and xion in the mean: the interval is that of own - 1.1 x xion over
-    # two windows, 200 and -200 s, so 12.706 x 200 / 2000
-    found = compared(
-        {OWN: runs(2400, 2000), "xion": runs(2000, 2000), "las": runs(9000, 1000)}, setting
+    wins = compared(
+        {OWN: runs(2200, 110), "xion": runs(2000, 100), "las": runs(1000, 900)}, setting
     )
-    assert (found["best"], found["change"]) == ("xion", 0.1)
-    assert found["half"] == pytest.approx(12.706 * 200 / 2000, abs=1e-4)
-    assert found["p99_change"] == found["p99_half"] == 0.0
-    level = compared({OWN: runs(2200, 1100), "las": runs(2000, 1000)}, setting)
-    assert (level["change"], level["half"]) == (0.1, 0.0)
+    assert (wins["best"], wins["change"], wins["half"]) == ("xion", 0.1, 0.0)
+    assert wins["p99_change"] == wins["p99_half"] == 0.0
+    # ratios of 0.5 and 2: logarithms a distance d = log 4 apart have the interval 12.706 d / 2
+    level = compared({OWN: runs(1000, 1000), "las": runs(2000, 500)}, setting)
+    assert level["change"] == 0.0
+    assert level["half"] == pytest.approx(12.706 * math.log(4) / 2, abs=1e-4)
