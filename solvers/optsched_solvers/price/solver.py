@@ -17,7 +17,7 @@ from optsched.round.solver import RoundRequest
 
 from ..native.within import within
 from .core import Core, core, neighbourhood
-from .dual import Prices, first_prices, optimise, priced_once
+from .dual import Prices, first_prices, improve, optimise
 from .guests import with_guest_rows
 from .knapsacks import Knapsacks
 from .neighbourhoods import Neighbourhoods
@@ -114,16 +114,17 @@ class _Search:
         prices = first_prices(self._priced) if last is None else last
         self._prove(self._priced.bound(prices), "prices", prices)
         self._keep_all()
-        if self._left_s() < 0:
-            return
-        near = self._bound - self._value <= NEARBY * self._tolerance()
-        if last is not None and near and self._is_enough(priced_once(self._priced, last)):
+        if self._left_s() < 0 or self._is_done():
             return
         finest = FINE if len(self._model.options.value) > TINY_OPTIONS else COARSE
         coarse = (max(least, finest, GAP_SHARE * self._request.gap) for least in COARSER)
         tolerances = tuple(dict.fromkeys((*coarse, finest)))
-        floor = max(0.0, self._value)
-        for latest in optimise(self._priced, prices, self._left_s, tolerances, floor):
+        if last is None or self._best is None:
+            floor = max(0.0, self._value)
+            found = optimise(self._priced, prices, self._left_s, tolerances, floor)
+        else:
+            found = improve(self._priced, last, self._best.chosen, self._left_s, tolerances[1:] or tolerances)
+        for latest in found:
             if self._is_enough(latest) or self._decide(latest, FIRST_CORE):
                 return
         size = FIRST_CORE
@@ -136,7 +137,7 @@ class _Search:
         """Report what prices prove, and put on nodes what they say; return whether nothing is left
         to do, or no time."""
         self._prove(latest.bound, "prices", latest.prices)
-        if self._left_s() < 0:
+        if self._left_s() < 0 or self._is_done():
             return True
         self._prove(quota_bound(self._priced, latest.prices), "prices and quotas")
         self._round(latest)
