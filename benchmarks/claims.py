@@ -9,9 +9,7 @@ a line, or text that `pattern` reads; each is a record, of which `keep` names th
 `at_most` (`at_least`) is worse above (below) so many times its recorded value; the others say
 what was measured and must come out as recorded. Results stay in `.claims/MACHINE/COMMIT/`, so that
 an interrupted run goes on where it was. `fast` claims do not depend on the machine: they count
-work, or divide a time by that of a reference loop in the same process. Other work on the machine
-slows the two down differently: `--check` measures what got worse once more, and fails where it is
-worse both times.
+work, and say nothing of seconds.
 
 Pages quote a table between `<!-- claims:NAME -->` and `<!-- /claims -->`.
 """
@@ -246,9 +244,6 @@ def main() -> int:
         begun_s = time.monotonic()
         try:
             records = run(claim, folder, again=given.again or commit.endswith("-dirty"))
-            if given.check and claim.worse(records):
-                print("  worse: measured once more", flush=True)
-                records = run(claim, folder, again=True)
         except subprocess.CalledProcessError as error:
             last = (error.stderr.strip().splitlines() or ["it said nothing"])[-1]
             print(f"  failed: {last}", flush=True)

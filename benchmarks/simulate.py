@@ -12,9 +12,10 @@ costs, or with `--like` those fitted to a cluster, with its nodes and quotas. `-
 least time between two decisions; policies that prove their rounds also tell the gaps, or how many
 rounds they proved. Each policy runs in a process of its own, so that memory is its own. `events`
 are starts, ends and arrivals. `kernel_us` is what one push and half a pop of a heap cost at that
-moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--growth` goes from
-10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event should grow no
-faster than the logarithm.
+moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--counted` replays once
+more and says how many functions are called for an event, the same on every machine. `--growth`
+goes from 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event
+should grow no faster than the logarithm.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.reference import kernel_us
+from benchmarks.reference import calls, kernel_us
 from optsched.plugins import registry
 from optsched.simulate.metrics import measure
 from optsched.simulate.run import Simulation
@@ -36,7 +37,14 @@ TARGET_S = {100_000: 5.0, 1_000_000: 60.0}
 
 
 def replay(
-    jobs: int, nodes: int, load: float, gpu_types: int, kind: str, spacing_s: float, policy: str
+    jobs: int,
+    nodes: int,
+    load: float,
+    gpu_types: int,
+    kind: str,
+    spacing_s: float,
+    counted: bool,
+    policy: str,
 ) -> dict[str, Any]:
     """Generate, replay, measure."""
     if kind in like.MODELS:
@@ -56,6 +64,11 @@ def replay(
     total_s = time.process_time() - start_s
     events = jobs + 2 * record.rows
     kernel = min(before, kernel_us())
+    counts = {}
+    if counted:
+        again = Simulation(instance, registry.policy(policy), spacing_s=spacing_s)
+        made = calls(lambda: (again.run(), measure(again.record())))
+        counts = {"calls_per_event": round(made / events, 1)}
     gaps = [e.gap for e in getattr(chosen, "rounds", ()) if e.gap is not None]
     facts = getattr(chosen, "facts", dict)()
     return {
@@ -71,7 +84,7 @@ def replay(
         "target_s": TARGET_S.get(jobs),
         "us_per_event": round(total_s / events * 1e6, 2),
         "kernel_us": round(kernel, 2),
-        "events_per_kernel": round(total_s / events * 1e6 / kernel, 1),
+        **counts,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "mean_jct_s": round(float(metrics.jct_s.mean()), 1),
         "mean_waiting_s": round(float(metrics.waiting_s.mean()), 1),
@@ -99,9 +112,16 @@ def main() -> None:
     parser.add_argument("--gpu-types", type=int, default=1)
     parser.add_argument("--like", default="mixed", choices=("mixed", *like.MODELS))
     parser.add_argument("--spacing", type=float, default=0.0, metavar="S")
+    parser.add_argument("--counted", action="store_true", help="calls of functions for an event")
     parser.add_argument("--growth", action="store_true")
     arguments = parser.parse_args()
-    fixed = (arguments.load, arguments.gpu_types, arguments.like, arguments.spacing)
+    fixed = (
+        arguments.load,
+        arguments.gpu_types,
+        arguments.like,
+        arguments.spacing,
+        arguments.counted,
+    )
     if arguments.growth:
         for jobs in (10_000, 30_000, 100_000, 300_000, 1_000_000):
             _in_a_process(jobs, arguments.nodes, *fixed, "fifo")

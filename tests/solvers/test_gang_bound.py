@@ -31,7 +31,7 @@ def bounds(problem: Problem, steps: int) -> tuple[float, float]:
     best, found = max(tried, key=itemgetter(0), default=(-np.inf, first))
     by_gang = GangBound(problem, by_gpu.grid_s)
     done = iter(k / steps for k in range(steps + 1))
-    improved = max(by_gang.ascend_from(found, lambda: next(done)))
+    improved, _ = max(by_gang.ascend_from(found, lambda: next(done)), key=itemgetter(0))
     return by_gpu.certain + best, by_gang.certain + improved
 
 
@@ -130,3 +130,34 @@ def test_a_gang_that_fills_a_type_runs_beside_nothing() -> None:
     by_gpu, by_gang = bounds(Problem(Instance(cluster=cluster, jobs=jobs), parse("wct")), 150)
     assert by_gpu < 36  # gang after b and c: 10 + 10 + 20
     assert 39 < by_gang <= 40
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_gang_that_runs_on_several_types_pays_for_no_gpu_that_it_does_not_hold(
+    first: str,
+) -> None:
+    """Neither type has as many GPUs as the whole gang."""
+    slots = sorted((Slot(node="a", gpus=2), Slot(node="b", gpus=2)), key=lambda s: s.node != first)
+    everywhere = Profile(rate={"a": 1.0, "b": 1.0})
+    jobs = (Job(id="mixed", gpus=4, duration_s=30.0, preemptible=False, profile=everywhere),)
+    jobs += tuple(
+        Job(id=name, gpus=1, duration_s=10.0, profile=everywhere) for name in ("c", "d", "e")
+    )
+    instance = Instance(
+        cluster=Cluster(nodes=tuple(Node(name=s.node, gpu_type=s.node, gpus=3) for s in slots)),
+        jobs=jobs,
+        running=(
+            Running(
+                job="mixed",
+                mode=Mode(gpus=4),
+                placement=tuple(slots),
+                started_s=0.0,
+                remaining_s=30.0,
+            ),
+        ),
+    )
+    goal = parse("wct")
+    best = brute_force.optimum(instance, goal)
+    assert best is not None
+    for bound in bounds(Problem(instance, goal), 60):
+        assert bound <= best[0][0] + 1e-6

@@ -19,6 +19,7 @@ out only lowers the bound.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import assert_never
@@ -95,16 +96,9 @@ class PriceBound:
         rows = list(self._rows())
         self.job: Ints = np.array([activity.index for activity, _, _ in rows], dtype=np.int64)
         self.first_row: Ints = np.searchsorted(self.job, np.arange(len(problem.activities)))
-        self.gpus = np.array(
-            [alternative.mode.gpus for _, alternative, _ in rows], dtype=np.float64
-        )
-        self.of_type = np.array(
-            [
-                self.types.index(problem.node_types[a.rooms[0][0]]) if a.mode.gpus else 0
-                for _, a, _ in rows
-            ],
-            dtype=np.int64,
-        )
+        charged = [self._charged(alternative) for _, alternative, _ in rows]
+        self.of_type = np.array([kind for kind, _ in charged], dtype=np.int64)
+        self.gpus = np.array([gpus for _, gpus in charged], dtype=np.float64)
         self.length_s = np.array([alternative.seconds for _, alternative, _ in rows])
         self.fixed = np.array([alternative.fixed for _, alternative, _ in rows])
         width = 2 * (cells + 1) + 2
@@ -143,6 +137,16 @@ class PriceBound:
         self._from_cell += offset
         self._to_cell += offset
         self._hold_rows()
+
+    def _charged(self, held: Alternative) -> tuple[int, int]:
+        """Return the GPU type for which an alternative pays, and for how many: of a gang that runs
+        on several types, those of the type of which it holds the most."""
+        if not held.mode.gpus:
+            return 0, 0
+        of_type: Counter[int] = Counter()
+        for node, gpus in held.rooms if held.fixed else [(held.rooms[0][0], held.mode.gpus)]:
+            of_type[self.types.index(self.problem.node_types[node])] += gpus
+        return of_type.most_common(1)[0]
 
     def _curve(self, job: int, kind: int, gpus: float) -> tuple[int, float]:
         """Return the price curve of GPUs of a type that a job holds, and how often it is paid."""
@@ -194,8 +198,8 @@ class PriceBound:
                 continue
             rows = np.flatnonzero(self.job == activity.index)
             rows = rows[self.starts_s[rows].max(axis=1) > 0]
-            kind = self.types.index(self.problem.node_types[activity.hold.rooms[0][0]])
-            curve, amount = self._curve(activity.index, kind, float(activity.hold.mode.gpus))
+            kind, gpus = self._charged(activity.hold)
+            curve, amount = self._curve(activity.index, kind, float(gpus))
             self._hold.append((rows, curve, amount, activity.hold.seconds))
 
     def evaluate(self, prices: Floats) -> tuple[float, Floats]:
