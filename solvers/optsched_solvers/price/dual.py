@@ -22,6 +22,8 @@ PLANES_MISSES = 3
 """Trials in a row without success before the trust region shrinks."""
 PLANES_LOOK = 50
 """Fewest cuts after which prices that are not the best yet are told: fewer take no time."""
+SLACK = 1e-9
+"""Excess over the capacity of a row that is taken for rounding."""
 MANY_ROWS = 40
 """Most rows for cutting planes."""
 MANY_JOBS = 20_000
@@ -154,8 +156,12 @@ def improve(
 ) -> Iterator[Prices]:
     """Minimise the Lagrangian bound as `optimise` does, from prices that were the best of a round
     much like this one: few jobs would rather not do what they do in a `plan`, and the linear
-    program over these is small."""
+    program over these is small. Where running jobs hold more than the rows have, the plan is none,
+    and `optimise` does it."""
     rough, floor = priced_once(model, last), max(0.0, model.worth(plan))
+    if (model.usage(plan[plan >= 0]) > model.rows.capacity * (1 + SLACK) + SLACK).any():
+        yield from optimise(model, last, left_s, tolerances, floor)
+        return
     yield from _columns(model, rough, left_s, tolerances, floor, plan)
 
 
