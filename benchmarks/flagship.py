@@ -11,7 +11,10 @@ or stretched to offer `load` times the work that the cluster can do meanwhile (a
 the mean rate of the jobs, 0 for those it cannot run). `--physics own` is what the trace says of its
 jobs and nothing else; `drawn` gives them measured profiles (rates by GPU type and cores, sharing,
 locality, costs of saving and restoring), a line for the mean over the first `--seeds` seeds of that
-draw. Traces that say what saving costs (Gavel's) draw nothing.
+draw. Traces that say what saving costs (Gavel's) draw nothing. One run swings with who is let
+through first: `--windows 5` takes as many jobs in a row from five places of the trace, each brought
+to the same load, and a line is their mean. The places are apart where the trace is five times as
+long, else windows of `LEAST_WINDOW` jobs overlap.
 
 Every run is a process of its own, every plan is verified, and results are kept in a JSON file, so
 that a study can be made in parts: what is there already is not run again. Times are CPU seconds of
@@ -23,6 +26,7 @@ out. A slowdown is the time to completion over the run time alone, of which 10 s
 import argparse
 import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -49,6 +53,7 @@ from optsched.physics.unschedulable import why_never
 from optsched.plugins import registry
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
+from optsched.study.intervals import mean_interval
 from optsched.traces.generate.synth import generate
 from optsched.traces.profiles.attach import attach
 from optsched.verify import verify
@@ -66,6 +71,10 @@ LOAD = 0.9
 """Offered by every test workload."""
 COSTED = ("gavel",)
 """Formats whose jobs come with what they cost; nothing is drawn for them."""
+RELATIVE = ("mean_s", "p99_s", "makespan_s", "slowdown")
+"""What is compared by its ratio."""
+LEAST_WINDOW = 100
+"""Fewer jobs make no window, unless the trace has no more."""
 SHORTEST_S = 10.0
 """What counts at least as the run time of which a slowdown is a multiple."""
 
@@ -109,6 +118,8 @@ class Workload:
     """Whether there are profiles to give its jobs."""
     by_seed: bool = True
     """Whether these depend on the seed: not where each job names its model."""
+    most: int = 0
+    """How many jobs of a trace are taken; 0: generated, without windows."""
 
 
 def _synthetic(gpus: int, seed: int, like: Any, load: float, gpu_types: int = 3) -> Workload:
@@ -138,8 +149,8 @@ def _fitted(kind: str, gpus: int, seed: int, load: float) -> Workload:
 
 
 def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> Workload:
-    """The first `most` jobs of a trace; `every` keeps each so-many-th node where it is of a far
-    larger cluster."""
+    """The first `most` jobs of a trace, and no more in a window; `every` keeps each so-many-th node
+    where it is of a far larger cluster."""
 
     def make(jobs: int | None, seed: int | None) -> Instance:
         found = registry.importer(name).read(DATA / path, jobs=jobs or most, **options).instance
@@ -153,7 +164,7 @@ def _trace(name: str, path: str, most: int, every: int = 1, **options: Any) -> W
             found = replace(found, cluster=cluster, jobs=tuple(able))
         return found if seed is None or name in COSTED else attach(found, seed)
 
-    return Workload("test", make, LOAD, name not in COSTED, by_seed=name != "muri")
+    return Workload("test", make, LOAD, name not in COSTED, name != "muri", most)
 
 
 WORKLOADS: dict[str, Workload] = {
@@ -192,13 +203,33 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
+Window = tuple[int, int]
+"""Which window, from 0, of how many."""
+
+
+def in_window(workload: Workload, jobs: int | None, seed: int | None, window: Window) -> Instance:
+    """Return as many consecutive jobs of the trace as are asked for, or an equal part if it has
+    fewer, beginning at one of places that are equally far apart."""
+    whole = workload.make(sys.maxsize, seed)
+    names = [job.id for job in sorted(whole.jobs, key=lambda job: job.submit_s)]
+    which, count = window
+    size = min(jobs or workload.most, max(len(names) // count, min(len(names), LEAST_WINDOW)))
+    first = which * (len(names) - size) // max(1, count - 1)
+    return whole.only({*names[first : first + size]})
+
+
 def instance_of(
-    name: str, jobs: int | None, seed: int | None = None, *, sharing: bool = True
+    name: str,
+    jobs: int | None,
+    seed: int | None = None,
+    window: Window | None = None,
+    *,
+    sharing: bool = True,
 ) -> Instance:
-    """The workload with its load, weights of 1, equal priorities, and nothing that fails; without
-    `sharing` no profile allows it."""
+    """The workload, or a window of its trace, with its load, weights of 1, equal priorities, and
+    nothing that fails; without `sharing` no profile allows it."""
     workload = WORKLOADS[name]
-    made = workload.make(jobs, seed)
+    made = workload.make(jobs, seed) if window is None else in_window(workload, jobs, seed, window)
     scale = 1.0 if workload.load is None else offered_load(made) / workload.load
     start_s = min(job.submit_s for job in made.jobs)
     alone = {id(job.profile): replace(job.profile, sharing=None) for job in made.jobs}
@@ -254,11 +285,12 @@ def run(
     jobs: int | None,
     estimates: str,
     seed: int | None = None,
+    window: Window | None = None,
     *,
     sharing: bool,
 ) -> dict[str, Any]:
     """One simulation."""
-    instance = instance_of(name, jobs, seed, sharing=sharing)
+    instance = instance_of(name, jobs, seed, window, sharing=sharing)
     chosen = policy_of(policy_name)
     began_s = time.process_time()
     simulation = Simulation(instance, chosen, estimates=parse_estimates(estimates))
@@ -307,27 +339,42 @@ def run(
 
 def compared(runs: dict[str, list[dict[str, Any]]], setting: "Setting") -> dict[str, Any]:
     """Compare `optsched` with each rival and the best of them on one workload, from the runs of
-    each policy over the seeds; `change` is relative to the best mean."""
+    each policy over the draws, of which each counts alike however long its jobs wait: times and
+    slowdowns are geometric means. `change` is relative to the best, `half` is half of its 95 %
+    interval, None for a single run."""
 
     def mean(name: str, key: str) -> float:
-        return statistics.fmean(run[key] for run in runs[name])
+        average = statistics.geometric_mean if key in RELATIVE else statistics.fmean
+        return average([run[key] for run in runs[name]])
+
+    def against(name: str, key: str) -> tuple[float, float | None]:
+        ratios = zip(runs[OWN], runs[name], strict=True)
+        found = mean_interval([math.log(own[key] / its[key]) for own, its in ratios])
+        change = math.exp(found.mean)
+        return round(change - 1, 4), found.half and round(change * found.half, 4)
 
     best = min((name for name in runs if name != OWN), key=lambda name: mean(name, "mean_s"))
     rule = min((name for name in RULES if name in runs), key=lambda name: mean(name, "mean_s"))
     both = {"": OWN, "best_": best}
+    change, half = against(best, "mean_s")
+    p99_change, p99_half = against(best, "p99_s")
     return {
         "estimates": setting.estimates,
         "physics": setting.physics,
         "workload": setting.workload,
-        "seeds": len(runs[OWN]),
+        "seeds": len(setting.seeds),
+        "windows": setting.windows,
         "jobs": runs[OWN][0]["jobs"],
         "gpus": runs[OWN][0]["gpus"],
         **{f"{name}_h": round(mean(name, "mean_s") / 3600, 2) for name in runs},
         "best": best,
         "best_h": round(mean(best, "mean_s") / 3600, 2),
-        "change": round(mean(OWN, "mean_s") / mean(best, "mean_s") - 1, 4),
+        "change": change,
+        "half": half,
         "best_rule": rule,
-        "change_to_rule": round(mean(OWN, "mean_s") / mean(rule, "mean_s") - 1, 4),
+        "change_to_rule": against(rule, "mean_s")[0],
+        "p99_change": p99_change,
+        "p99_half": p99_half,
         **{f"{key}p99_h": round(mean(name, "p99_s") / 3600, 1) for key, name in both.items()},
         **{
             f"{key}makespan_h": round(mean(name, "makespan_s") / 3600, 1)
@@ -340,6 +387,10 @@ def compared(runs: dict[str, list[dict[str, Any]]], setting: "Setting") -> dict[
     }
 
 
+Draw = tuple[int | None, Window | None]
+"""The seed of drawn profiles and the window of the trace; None: its own physics, its beginning."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """One line of output."""
@@ -349,26 +400,40 @@ class Setting:
     estimates: str
     jobs: int | None
     sharing: bool
+    most_seeds: int
+    windows: int
 
-    def seeds(self, count: int) -> list[int | None]:
+    @property
+    def seeds(self) -> list[int | None]:
         """Return the seeds of its runs: none with the trace's own physics."""
         if self.physics != "drawn":
             return [None]
-        return [*range(1, count + 1 if WORKLOADS[self.workload].by_seed else 2)]
+        return [*range(1, self.most_seeds + 1 if WORKLOADS[self.workload].by_seed else 2)]
 
-    def key(self, policy_name: str, seed: int | None) -> str:
+    @property
+    def draws(self) -> list[Draw]:
+        """Return what its runs differ in: each seed on each window."""
+        count = self.windows if WORKLOADS[self.workload].most else 1
+        windows = [(i, count) for i in range(count)] if count > 1 else [None]
+        return [*itertools.product(self.seeds, windows)]
+
+    def key(self, policy_name: str, draw: Draw) -> str:
         """Return the name under which a run is kept."""
+        seed, window = draw
         size = f"{self.jobs or 'all'}{'' if self.sharing else '/alone'}"
         physics = self.physics if seed is None else f"{self.physics}-{seed}"
-        return f"{self.workload}/{policy_name}/{physics}/{self.estimates}/{size}"
+        part = "" if window is None else f"/{window[0] + 1}of{window[1]}"
+        return f"{self.workload}/{policy_name}/{physics}/{self.estimates}/{size}{part}"
 
-    def command(self, policy_name: str, seed: int | None) -> list[str]:
+    def command(self, policy_name: str, draw: Draw) -> list[str]:
         """Return the command of a run."""
+        seed, window = draw
         command = [sys.executable, __file__, "--run", "--workload", self.workload]
         command += ["--policy", policy_name, "--estimates", self.estimates]
         command += ["--jobs", str(self.jobs)] if self.jobs else []
         command += [] if self.sharing else ["--no-sharing"]
-        return command + ([] if seed is None else ["--seed", str(seed)])
+        command += [] if seed is None else ["--seed", str(seed)]
+        return command + ([] if window is None else ["--window", *map(str, window)])
 
 
 class Runs:
@@ -381,12 +446,12 @@ class Runs:
         )
         self.lock = threading.Lock()
 
-    def make(self, setting: Setting, policy_name: str, seed: int | None, limit_s: float) -> None:
+    def make(self, setting: Setting, policy_name: str, draw: Draw, limit_s: float) -> None:
         """Run one simulation in a process of its own; a failure, or `limit_s` of CPU, is kept as
         the reason."""
-        key = setting.key(policy_name, seed)
+        key = setting.key(policy_name, draw)
         command = ["bash", "-c", f'ulimit -t {limit_s:.0f}; exec "$@"', "run"]
-        command += setting.command(policy_name, seed)
+        command += setting.command(policy_name, draw)
         done = subprocess.run(command, capture_output=True, text=True)
         said = (done.stderr.strip().splitlines() or [f"more than {limit_s:.0f} s of CPU"])[-1]
         outcome = {"failed": said} if done.returncode else json.loads(done.stdout.splitlines()[-1])
@@ -395,10 +460,10 @@ class Runs:
             self.path.write_text(json.dumps(self.known, indent=1))
         print(key, said_of(outcome), file=sys.stderr, flush=True)
 
-    def of(self, setting: Setting, policies: list[str], seeds: int) -> dict[str, list[Any]]:
-        """Return the runs of each policy that has one for every seed."""
+    def of(self, setting: Setting, policies: list[str]) -> dict[str, list[Any]]:
+        """Return the runs of each policy that has one for every draw."""
         runs = {
-            name: [self.known.get(setting.key(name, seed), {}) for seed in setting.seeds(seeds)]
+            name: [self.known.get(setting.key(name, draw), {}) for draw in setting.draws]
             for name in policies
         }
         return {name: own for name, own in runs.items() if all("mean_s" in run for run in own)}
@@ -440,6 +505,9 @@ def main() -> None:
     parser.add_argument("--physics", default="own", help="own, drawn or own,drawn")
     parser.add_argument("--seeds", type=int, default=5, help="draws of profiles")
     parser.add_argument(
+        "--windows", type=int, default=1, help="places of the trace; 1: its beginning"
+    )
+    parser.add_argument(
         "--no-sharing", dest="sharing", action="store_false", help="no two jobs on the same GPUs"
     )
     parser.add_argument("--limit", type=float, default=600, help="CPU seconds of a run")
@@ -448,17 +516,24 @@ def main() -> None:
     parser.add_argument("--again", action="append", default=[], help="run this policy even so")
     parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--window", type=int, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     names = given.workload or [name for name, own in WORKLOADS.items() if own.kind == given.kind]
     policies = given.policy or list(POLICIES)
     if given.run:
         made = run(
-            names[0], policies[0], given.jobs[0], given.estimates, given.seed, sharing=given.sharing
+            names[0],
+            policies[0],
+            given.jobs[0],
+            given.estimates,
+            given.seed,
+            given.window,
+            sharing=given.sharing,
         )
         print(json.dumps(made))
         return
     settings = [
-        Setting(name, physics, estimates, jobs, given.sharing)
+        Setting(name, physics, estimates, jobs, given.sharing, given.seeds, given.windows)
         for name, physics, estimates, jobs in itertools.product(
             names, given.physics.split(","), given.estimates.split(","), given.jobs
         )
@@ -466,16 +541,16 @@ def main() -> None:
     ]
     runs = Runs(given.results)
     missing = [
-        (setting, name, seed, given.limit)
+        (setting, name, draw, given.limit)
         for setting in settings
         for name in policies
-        for seed in setting.seeds(given.seeds)
-        if name in given.again or setting.key(name, seed) not in runs.known
+        for draw in setting.draws
+        if name in given.again or setting.key(name, draw) not in runs.known
     ]
     with ThreadPoolExecutor(given.processes) as pool:
         list(pool.map(lambda missed: runs.make(*missed), missing))
     for setting in settings:
-        own = runs.of(setting, policies, given.seeds)
+        own = runs.of(setting, policies)
         if OWN in own and len(own) > 1:
             print(json.dumps(compared(own, setting)), flush=True)
 

@@ -1,6 +1,6 @@
 """Errors whose message is written for the person who caused or can mend them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class OptschedError(Exception):
@@ -13,6 +13,11 @@ class InputError(OptschedError):
 
 class SolverUnavailableError(OptschedError):
     """A solver or policy cannot be used here; the message says what is missing."""
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def perhaps(name: str, known: Iterable[str]) -> str:

@@ -10,11 +10,11 @@ while it does, at the highest rate that it could have beside another.
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from ..frozen import frozen
 from ..model.instance import Instance
 from ..objectives import Objective, Term
 from .mode_table import ModeTable, tabulate
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..files.certificate import Certificate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bound:
     """The proof of `source` that no plan has a smaller `value` in level `level` of the objective.
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..files import InstanceRef, instance_hash
 from ..files.certificate import Certificate, QuotaPrices, TypePrices
+from ..frozen import record
 from ..model.instance import Instance
 from ..objectives import TERMS, Objective, RankOfJobs, SumOfJobs, Usage
 from . import Bound, lower_bounds
@@ -40,7 +41,7 @@ INSTANTS = 64
 SOURCE = "prices on GPU time"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PricesFound:
     """The bound after so many steps of a search, and its prices by GPU type and interval."""
 

@@ -1,10 +1,9 @@
 """A schedule of fluid jobs on one pool of GPUs: where to put the instants at which prices change,
 and first prices."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ..frozen import record
 from .market import Market
 from .mode_table import Floats
 
@@ -17,7 +16,7 @@ FULL = 8.0
 power."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fluid:
     """`heads_s` and `ends_s` of the jobs that count, and the price of each GPU type at each of
     `instants_s` (the starts of intervals); `value` is the sum of weighted completions counted from

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..frozen import record
 from ..model.instance import Instance
 from .mode_table import ModeTable, tabulate
 from .relaxed_modes import NO_GPU
@@ -43,7 +44,7 @@ class Alternative:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Buyer:
     """A job as the bound sees it: it cannot work before `head_s` after now, and has `work_s`
     seconds to do in its fastest alternative; `alone_s` is the least time it holds anything."""
@@ -55,7 +56,7 @@ class Buyer:
     alone_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Market:
     """All jobs, and how much there is of each row: the GPUs of each type first, then the quotas of
     `tenants` (None: all together) that are not 0; `offset` is what the weighted completion times

@@ -5,7 +5,7 @@ modes begin with the checkpoint that frees its GPUs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from ..frozen import frozen
 from ..model.cluster import POWER_CAP
 from ..model.instance import Instance, Running
 from ..model.job import Job, Mode
@@ -45,7 +46,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModeTable:
     """One entry for each mode, those of a job side by side from `first[job]` on.
 

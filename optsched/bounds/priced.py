@@ -31,9 +31,9 @@ other resources, and pays each start-up once at most.
 import math
 from bisect import bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 
+from ..frozen import record
 from .market import Alternative, Buyer, Market
 
 ROUNDING = 1e-11
@@ -47,7 +47,7 @@ Cells = list[list[float]]
 """A number for each row of the market and interval."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """Work to be had in one interval at `price` a second of work, at most `work` seconds of it in
     each second there; `uses` is what a second of such work takes of each row, in GPU-seconds."""

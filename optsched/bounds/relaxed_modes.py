@@ -18,10 +18,11 @@ has the rate R_t; the gang
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import inf
 
+from ..frozen import frozen, record
 from ..model.cluster import POWER_CAP
 from ..model.job import Job, Mode
 from ..objectives import Numbers
@@ -47,7 +48,7 @@ NO_GPU = -1
 SPANS: tuple[Span, ...] = ("node", "rack", "cluster")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Density:
     """The amount of something that is held: the least while a job starts; while it works, so much
     that this times its shortest run time is the least integral over time; and the most it could
@@ -67,7 +68,7 @@ class Density:
         return Density(factor * self.starting, factor * self.working, factor * self.most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RelaxedMode:
     """A mode on GPUs of one type (`NO_GPU` for none) at one clock, at the highest rate.
 

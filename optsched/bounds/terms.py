@@ -8,10 +8,10 @@ import numpy as np
 
 from ..frozen import record
 from ..model.instance import Instance
-from ..model.job import Elastic, Job, Mode
+from ..model.job import Job, Mode, most_gpus
 from ..objectives import Hinge, JobCost, RankOfJobs, Relaxation, Square, Term, Usage
-from .machines import Family, families
-from .mode_table import Floats, Ints, ModeTable
+from .machines import Family, Machine, families
+from .mode_table import Flags, Floats, Ints, ModeTable
 from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
 from .relaxed_modes import Density
 
@@ -118,7 +118,7 @@ def cheapest(term: Usage, instance: Instance, modes: ModeTable) -> float:
 def _most_per_s(term: Usage, instance: Instance, job: Job) -> float:
     """Return what a job uses in a second at most."""
     counts = [mode.gpus for mode in job.modes]
-    counts.append(job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus)
+    counts.append(most_gpus(job))
     if job.id in instance.running_job:
         counts.append(instance.running_job[job.id].mode.gpus)
     nodes = {(node.gpu_type, node.gpu_price_per_h): node for node in instance.cluster.nodes}
@@ -151,11 +151,16 @@ def _due_dates(
     due = _spread(count, counted, cost.origin_s - instance.now_s)
     counts = _spread(count, counted, np.ones(len(counted))) > 0
     for machine in (machine for family in outlook.families for machine in family.machines):
-        here = counts[machine.jobs]
-        if here.any():
-            jobs = machine.jobs[here]
-            late_s = edd_lateness(outlook.heads_s[jobs], machine.work_s[here], due[jobs])
+        jobs, work_s = _that_count(machine, counts)
+        if len(jobs):
+            late_s = edd_lateness(outlook.heads_s[jobs], work_s, due[jobs])
             yield late_s, f"{machine.name}, earliest due date first"
+
+
+def _that_count(machine: Machine, counts: Flags) -> tuple[Ints, Floats]:
+    """Return the jobs of a machine that count, and their work there."""
+    here = counts[machine.jobs]
+    return machine.jobs[here], machine.work_s[here]
 
 
 def _busy_time(
@@ -185,10 +190,9 @@ def _last_end(outlook: Outlook, counted: Ints) -> Iterator[Found]:
         yield float((outlook.ends_s + tails_s)[counts].max()), "critical path"
     for family in outlook.families:
         for machine in family.machines:
-            here = counts[machine.jobs]
-            if here.any():
-                jobs = machine.jobs[here]
-                end_s = last_end_s(outlook.heads_s[jobs], machine.work_s[here], tails_s[jobs])
+            jobs, work_s = _that_count(machine, counts)
+            if len(jobs):
+                end_s = last_end_s(outlook.heads_s[jobs], work_s, tails_s[jobs])
                 yield end_s, f"area of {machine.name}"
 
 

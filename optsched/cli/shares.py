@@ -9,6 +9,8 @@ from ..picture.text import printable, table
 from .parts.controller import Client, asks_controller
 from .parts.out import Out, Parts, answers_aloud
 
+NUMBERS = ("weight", "share", "entitled", "GPU-h", "used", "LevelFS", "FairShare", "factor")
+
 
 @click.command("shares")
 @answers_aloud
@@ -33,18 +35,9 @@ def command(client: Client, out: Out) -> int:
         yield table(
             "tenant",
             "user",
-            *("weight", "share", "entitled", "GPU-h", "used", "LevelFS", "FairShare", "factor"),
+            *NUMBERS,
             rows=(_cells(row) for row in answer["rows"]),
-            numeric=(
-                "weight",
-                "share",
-                "entitled",
-                "GPU-h",
-                "used",
-                "LevelFS",
-                "FairShare",
-                "factor",
-            ),
+            numeric=NUMBERS,
         )
         yield f"half of all use is forgotten in {human(answer['half_life_s'])}"
 

@@ -48,6 +48,10 @@ from .parts.out import Out, answers, width
 @flag_option("--ignore-priorities", "Plan as if all jobs had one priority.")
 @flag_option("--log", "Show the log of the search on stderr.")
 @path_option("-o, --output PLAN", "Write the plan file.")
+@path_option(
+    "--certificate FILE",
+    "Write what proves the bound, with objective wct, for `optsched verify-bound`.",
+)
 @gantt_option
 @path_option(
     "--trace CSV",
@@ -60,6 +64,7 @@ def command(
     start: Path | None,
     log: bool,
     output: Path | None,
+    certificate: Path | None,
     gantt: Path | None,
     trace: Path | None,
     out: Out,
@@ -75,6 +80,7 @@ def command(
     optsched solve cluster.json
     optsched solve cluster.json --objective deadline,wct --time-limit 1m -o plan.json
     optsched solve cluster.json --start plan.json --gap 1% --gantt plan.html
+    optsched solve cluster.json --certificate bound.json
     optsched solve cluster.json --solver srtf              what the policy SRTF would do
     optsched solve cluster.json --json | jq .objective.gap
     optsched generate --jobs 50 --gpus 32 | optsched solve -
@@ -85,13 +91,16 @@ def command(
     from ..picture.text_solution import solution_parts
 
     objectives.parse(objective)
-    check_outputs({"-o": output, "--gantt": gantt, "--trace": trace}, instance)
+    check_outputs(
+        {"-o": output, "--certificate": certificate, "--gantt": gantt, "--trace": trace}, instance
+    )
     draw = None if gantt is None else can_draw(gantt)
     loaded = load(instance)
     initial = None if start is None else files.read_plan(start)[1]
     from .parts.progress import live_progress
 
     with live_progress(objective, search["time_limit_s"], wanted=not (out.quiet or log)) as live:
+        certificates: list[files.certificate.Certificate] = []
         seen = None if trace is None else Trace(live)
         solution = engine.solve(
             loaded,
@@ -100,9 +109,13 @@ def command(
             on_progress=seen or live,
             initial=initial,
             log=partial(click.echo, err=True) if log else False,
+            on_certificate=None if certificate is None else certificates.append,
             **search,
         )
     out.write("plan", output, lambda path: files.write_text(path, files.dump_plan(solution)))
+    for own in certificates:
+        text = files.certificate.dump_certificate(own)
+        out.write("certificate", certificate, partial(files.write_text, text=text))
     if seen is not None:
         out.write("trace", trace, lambda path: files.write_text(path, seen.as_csv()))
     if draw is not None and solution.plan is not None:

@@ -16,12 +16,14 @@ def command(instance: str, certificate: str, out: Out) -> int:
     """Recompute a bound on INSTANCE from the prices in CERTIFICATE, and print it.
 
     Any prices prove some bound: the least that every job must pay, summed up, minus the worth of
-    all GPU time. The sum is computed anew from what the instance says of each job, with no code
-    shared with what found the prices. Exit status: 0 if it is no less than the file states, 1 if it
-    is.
+    all GPU time. Prices of gangs, for plans of the plan class, leave out the worth of the dearest
+    gangs that fit together. The sum is computed anew from what the instance says of each job, with
+    no code shared with what found the prices. Exit status: 0 if it is no less than the file states,
+    1 if it is.
 
     \b
     optsched bound cluster.json --prices -o bound.json
+    optsched solve cluster.json --certificate bound.json
     optsched verify-bound cluster.json bound.json
     """
     from ..files.certificate import read_certificate
@@ -34,6 +36,7 @@ def command(instance: str, certificate: str, out: Out) -> int:
     plain = {
         "ok": not wrong,
         "objective": stated.objective,
+        "plans": "of the plan class" if stated.gangs else "any",
         "value": value,
         "claimed": stated.value,
         "violations": wrong,
@@ -42,7 +45,8 @@ def command(instance: str, certificate: str, out: Out) -> int:
     def parts() -> Iterator[str]:
         assert value is not None
         proved = with_length(value, level_unit(stated.objective))
-        yield f"OK: no plan has a smaller {stated.objective} than {proved}"
+        which = "no plan of the plan class" if stated.gangs else "no plan"
+        yield f"OK: {which} has a smaller {stated.objective} than {proved}"
 
     if wrong and not out.as_json:
         click.echo(f"{certificate}: does not hold", err=out.quiet)

@@ -155,11 +155,8 @@ def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 
     Jobs that can save do so now and resume elsewhere; others run to their end. Administrators only.
     """
-    answer: Json = {}
-    for node in nodes:
-        body = {"kind": "drain", "name": f"drain-{node}", "nodes": [node]}
-        answer = client.post("/v1/windows", body)
-    return _told(out, answer)
+    bodies = ({"kind": "drain", "name": f"drain-{node}", "nodes": [node]} for node in nodes)
+    return _told(out, [client.post("/v1/windows", body) for body in bodies][-1])
 
 
 @click.command("undrain")
@@ -168,10 +165,8 @@ def drain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 @asks_controller
 def undrain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
     """Let each drained NODE take jobs again. Administrators only."""
-    answer: Json = {}
-    for node in nodes:
-        answer = client.post("/v1/windows/lift", {"name": f"drain-{node}"})
-    return _told(out, answer)
+    lifts = ({"name": f"drain-{node}"} for node in nodes)
+    return _told(out, [client.post("/v1/windows/lift", body) for body in lifts][-1])
 
 
 @click.command("windows")

@@ -127,6 +127,7 @@ class ControllerCore:
         self._looked_s = float("inf")
         self._silence_noted = False
         self._reservations_silent = False
+        self._windows_looked_at: Settings | None = None
         self._forgotten: set[AttemptKey] = set()
         self._strangers: set[AttemptKey] = set()
         self._checked = Sound()

@@ -13,7 +13,7 @@ from ..model.instance import Instance, Placement, Running, Suspended
 from ..model.job import Job
 from ..physics import held_resources, placed_rate, uplinks
 from ..physics.catalogue import catalogue_of
-from ..round.plan import JobRound
+from ..round.plan import JobRound, going_on
 from ..round.verify import verify_round
 from ..round.windows import at_present
 from .journal.events import Claim
@@ -80,11 +80,8 @@ def launchable(
         suspended=tuple(suspended),
     )
     instance = at_present(instance)
-    going_on = [
-        JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)
-        for entry in running
-    ]
-    known = {str(fault) for fault in verify_round(instance, going_on, strangers)}
+    held = [going_on(entry) for entry in running]
+    known = {str(fault) for fault in verify_round(instance, held, strangers)}
     if known:
         wanted = _beside_excess(instance, wanted)
     free: list[Launchable] = []
@@ -101,9 +98,9 @@ def launchable(
             )
             for claim in claims
         ]
-        faults = verify_round(instance, [*going_on, *begun], strangers)
+        faults = verify_round(instance, [*held, *begun], strangers)
         if all(str(fault) in known for fault in faults):
-            going_on.extend(begun)
+            held.extend(begun)
             for claim in claims:
                 job = instance.job[claim.job]
                 rate = placed_rate(instance, job, claim.mode, claim.placement)

@@ -3,7 +3,14 @@
 from contextlib import suppress
 from functools import partial
 
-from ..executors.base import AttemptKey, AttemptState, NoAnswerError, Observation, Reserves
+from ..executors.base import (
+    AttemptKey,
+    AttemptState,
+    NoAnswerError,
+    Observation,
+    Reserves,
+    in_one_line,
+)
 from ..model.instance import Placement, Slot
 from .core import AGAIN_S, ControllerCore
 from .disk import short_of_disk
@@ -62,6 +69,7 @@ class Looking(ControllerCore):
                 *news(self.state, self.observed, now_s, self.clock.steady_s),
             ]
         )
+        self._look_at_windows()
         for key, seen in self.observed.items():
             job = self.state.jobs.get(key.job)
             if job is None or key.number > len(job.attempts):
@@ -79,6 +87,18 @@ class Looking(ControllerCore):
             elif seen.state in (AttemptState.STARTING, AttemptState.RUNNING):
                 self._end_again(key)
         self._let_go()
+
+    def _look_at_windows(self) -> None:
+        """Note which windows of cluster.toml name nodes that were never in the cluster."""
+        if self._windows_looked_at is self.settings or not self.statuses:
+            return
+        self._windows_looked_at = self.settings
+        for window in self.settings.windows:
+            unknown = [name for name in window.node_names() if name not in self.state.nodes]
+            if unknown:
+                which = f"the window {window.name!r} of cluster.toml names"
+                names = in_one_line(", ".join(unknown))
+                self.record(Noted(text=f"{which} what is no node of the cluster: {names}"))
 
     def _let_go(self) -> None:
         """Remember nothing of attempts that are over and no longer seen."""

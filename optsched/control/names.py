@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..errors import listed
 from ..frozen import record
 from .journal.state import LiveJob, State
 
@@ -34,7 +35,7 @@ class Names:
         names = self.texts(job_ids)
         if len(names) > MOST_NAMES + 1:
             return f"{', '.join(names[:MOST_NAMES])} and {len(job_ids) - MOST_NAMES} more"
-        return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+        return listed(names)
 
 
 def _user(job: LiveJob) -> tuple[int | None, str | None]:

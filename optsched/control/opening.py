@@ -1,10 +1,8 @@
 """A controller over a cluster.toml: its folder, lock, journal and executor."""
 
-import fcntl
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 from .. import __version__
 from ..errors import InputError
 from ..executors.opening import open_executor
+from ..executors.supervision import records
 from ..plugins import registry
 from .clock import SteadyClock
 from .controller import Controller
@@ -87,7 +86,11 @@ def alone(state: Path) -> Iterator[None]:
     except OSError as error:
         raise _unusable(state, error) from None
     try:
-        if not _locked(lock):
+        try:
+            is_ours = records.lock(lock, LOCK_S)
+        except OSError as error:
+            raise _unusable(state, error) from None
+        if not is_ours:
             raise InputError(f"{state}: another controller runs on it; stop that one first")
         yield
     finally:
@@ -132,15 +135,3 @@ def _unusable(folder: Path, error: OSError) -> InputError:
     return InputError(
         f"{folder}: cannot be used: {error.strerror}; name a folder that can be written"
     )
-
-
-def _locked(descriptor: int) -> bool:
-    until_s = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            if time.monotonic() > until_s:
-                return False
-            time.sleep(0.05)

@@ -18,7 +18,7 @@ from ..objectives import Objective, parse
 from ..plugins import registry
 from ..plugins.policy import Policy
 from ..round.decide import DEFAULT_GAP
-from ..round.plan import BY_POLICY, UNPROVED, JobRound, RoundSolution, decision
+from ..round.plan import BY_POLICY, UNPROVED, JobRound, RoundSolution, decision, going_on
 from ..round.verify import verify_round
 from .journal.events import AttemptEnded, Claim, Event
 from .journal.state import State
@@ -238,11 +238,8 @@ def _check(instance: Instance, jobs: Sequence[JobRound], blocked: Sequence[Place
     faults = [str(fault) for fault in verify_round(instance, jobs, blocked)]
     if not faults:
         return
-    going_on = [
-        JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)
-        for entry in instance.running
-    ]
-    known = {str(fault) for fault in verify_round(instance, going_on, blocked)}
+    before = [going_on(entry) for entry in instance.running]
+    known = {str(fault) for fault in verify_round(instance, before, blocked)}
     new = [fault for fault in faults if fault not in known]
     if new:
         raise PolicyError(f"it commands what cannot be: {new[0]}")

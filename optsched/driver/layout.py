@@ -1,7 +1,6 @@
 """What never changes of a cluster in a simulation, and what a job takes of it."""
 
-from dataclasses import dataclass
-
+from ..frozen import entity
 from ..model.cluster import Cluster, Tenant
 from ..model.instance import Placement, Slot
 from ..model.job import Job
@@ -21,7 +20,7 @@ Barred = tuple[float, float, int]
 """From when to when a job may not be on some nodes, a mask."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class Need:
     """What a job takes when it starts in one mode.
 

@@ -162,15 +162,14 @@ def _work_s(world: World, job_id: str) -> float:
     """Return how long all GPUs together need for a job."""
     if not world.options(job_id):
         return 0.0
-    gpu_s = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
-    return gpu_s / max(1, world.cluster.total_gpus)
+    return world.service_left_gpu_s(job_id) / max(1, world.cluster.total_gpus)
 
 
 def _worth(world: World, job_id: str) -> float:
     """Return the weight per GPU and second of what a job has left."""
     if not world.options(job_id):
         return 0.0
-    gpu_s = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+    gpu_s = world.service_left_gpu_s(job_id)
     return world.job(job_id).weight / max(gpu_s, TIME_TOLERANCE_S)
 
 

@@ -209,6 +209,11 @@ class ClusterView:
         best = state.options[0].rate if state.options or run is None else run.rate
         return setup + state.remaining_s(self.now_s) / best
 
+    def service_left_gpu_s(self, job_id: str) -> float:
+        """Return the GPU-seconds to completion in the fastest option, start-up and restore
+        included."""
+        return self.service_gpus(job_id) * self.fastest_finish_s(job_id)
+
     def service_gpus(self, job_id: str) -> int:
         """Return the GPUs by which the service still to give is measured: those of the fastest
         option; at least one, so that CPU-only jobs count."""
@@ -458,6 +463,10 @@ class ClusterView:
             return need
         windows = self.free.layout.windows(state.job)
         return replace(need, windows=windows, stay_s=self._stay_s(state, option))
+
+    def take(self, room: Room, job_id: str, fit: Fit) -> None:
+        """Take from a room what the job takes of it there."""
+        room.take(self.need(job_id, fit[0]), fit[1])
 
     def may_share(
         self, job_id: str, option: Option, partner_id: str, *, heedless: bool = False

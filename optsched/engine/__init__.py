@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
@@ -18,6 +19,9 @@ from ..plugins.solver import Constrain, Solver, missing_modules
 from .search import Limits, Progress, Search
 from .warm_start import initial_plan
 from .watchdog import Child
+
+if TYPE_CHECKING:
+    from ..files.certificate import Certificate
 
 __all__ = ["DEFAULT_WORKERS", "Progress", "choose_solver", "solve"]
 
@@ -48,6 +52,7 @@ def solve(
     log: Callable[[str], None] | bool = False,
     constrain: Constrain | None = None,
     ignore_priorities: bool = False,
+    on_certificate: "Callable[[Certificate], None] | None" = None,
 ) -> Solution:
     """Plan an instance: the best verified plan found in `time_limit_s` of wall clock, with its
     proven gap.
@@ -73,6 +78,9 @@ def solve(
     side constraints, so that a note says it and `bound` stays that of the instance. A function that
     cannot be pickled runs in this process, without a watchdog.
 
+    `on_certificate` is given the certificate of the solver's bound, accepted by the check of bounds
+    (`verify_bound`), if there is one; a note says where not.
+
     Priorities are strict (`objectives.by_priority`) unless `ignore_priorities`.
 
     Raises InputError for a faulty instance, objective, solver name, limit or option. Isolation
@@ -89,7 +97,7 @@ def solve(
     if log is True:
         log = partial(print, flush=True)
     search = Search(instance, goal, limits, started_s, on_progress, log or None)
-    search.initial = initial_plan(initial)
+    search.initial, search.on_certificate = initial_plan(initial), on_certificate
     policies, exact, search.not_run, search.options = _choose(solver, instance, goal, options or {})
     if constrain is not None:
         search.constrain, policies = constrain, ()

@@ -4,10 +4,12 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
-from ..files import instance_hash
+from ..files import InstanceRef, instance_hash
+from ..files.certificate import Certificate, load_certificate
 from ..frozen import frozen, record
 from ..model.instance import Instance
 from ..model.plan import Level, Plan, Solution, Status
@@ -35,6 +37,8 @@ PROGRESS_EVERY_S = 0.5
 UNIX_CLOCK_S = 1e9
 """A clock that reads so much is taken to count from 1970: this was in 2001."""
 MAX_NOTES = 10
+ROUNDING = 1e-6
+"""A bound may be so much larger than what its certificate proves, relative to it."""
 
 
 @frozen
@@ -80,7 +84,7 @@ class Search:
         on_progress: Callable[[Progress], None] | None,
         log: Callable[[str], None] | None,
     ) -> None:
-        self.hash = instance_hash(instance)
+        self.given, self.hash = instance, instance_hash(instance)
         self.instance = instance = instance.undisturbed
         self.objective = objective
         self.time_limit_s = limits.time_limit_s
@@ -93,6 +97,8 @@ class Search:
         self.log = log
         self.initial: Plan | None = None
         self.constrain: Constrain | None = None
+        self.on_certificate: Callable[[Certificate], None] | None = None
+        self.certificate: Certificate | None = None
         self.constrained_bounds: dict[int, float] = {}
         self._logged = ""
         self.incumbent = Incumbent(instance, objective, any_plan=False)
@@ -228,6 +234,7 @@ class Search:
             options=self.options,
             log=self.log is not None,
             constrain=self.constrain,
+            certify=self.on_certificate is not None,
         )
         self.ran = True
         if child is None:
@@ -294,9 +301,7 @@ class Search:
                     self.log(str(said[0]))
                 return
             case "plan":
-                reason = incumbent.offer(said[0], name)
-                if reason is not None:
-                    self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
+                self._plan(name, said[0])
             case "bound":
                 self._bound(name, *said)
             case "infeasible" if self.constrain is not None:
@@ -305,6 +310,8 @@ class Search:
                 self.infeasible = str(said[0])
             case "note":
                 self.note(str(said[0]))
+            case "certificate":
+                self._take_certificate(str(said[0]))
             case "junk":
                 self.blame(f"{name} {said[0]}")
             case "unable":
@@ -322,6 +329,22 @@ class Search:
         if (incumbent.plan, incumbent.levels()) != before:
             self.progress()
             self.finished = self.finished or self.is_enough()
+
+    def _plan(self, name: str, plan: object) -> None:
+        reason = self.incumbent.offer(plan, name)
+        if reason is not None:
+            self.blame(f"{name} returned a plan that does not pass the verifier: {reason}")
+
+    def _take_certificate(self, text: str) -> None:
+        """Keep a certificate, for this instance, if it proves more than the one before."""
+        try:
+            read = load_certificate(text)
+        except InputError as error:
+            self.note(f"a certificate cannot be read: {error}")
+            return
+        made = replace(read, instance=InstanceRef(name=self.given.name, hash=self.hash))
+        if self.certificate is None or made.value > self.certificate.value:
+            self.certificate = made
 
     def _bound(self, name: str, level: int, bound: float, source: str) -> None:
         """Take a bound as a claim about the instance, unless side constraints helped to prove
@@ -402,6 +425,7 @@ class Search:
                 f"with the side constraints {name} is at least {bound:.10g} "
                 f"({exact.name if exact else ''}); this is not a bound of the instance"
             )
+        self._certify()
         name, fallback = self._who_answered(exact)
         status: Status = "unknown"
         if incumbent.plan is not None:
@@ -422,6 +446,28 @@ class Search:
             fallback=fallback,
             notes=(*self.notes, *incumbent.refuted_bounds),
         )
+
+    def _certify(self) -> None:
+        """Give who asked for it the certificate that was made, if the check of bounds accepts it;
+        note why there is none, or how far the bound is above it."""
+        if self.on_certificate is None:
+            return
+        level, source = self.incumbent.levels()[0], self.incumbent.bound_source()
+        if self.certificate is None:
+            self.note(f"there is no certificate: none was made of the bound by {source}")
+            return
+        from ..verify_bound import recomputed
+
+        certificate = self.certificate
+        _, wrong = recomputed(self.given, certificate)
+        if wrong:
+            self.note(f"there is no certificate: the check of bounds says that {wrong[0]}")
+            return
+        if level.bound is not None and level.bound > certificate.value + ROUNDING * abs(
+            level.bound
+        ):
+            self.note(f"the certificate proves {certificate.value:.10g}, the bound is by {source}")
+        self.on_certificate(certificate)
 
     def _who_answered(self, exact: Solver | None) -> tuple[str, str | None]:
         """Return whose answer it is, and why it is a heuristic's if it was not to be."""

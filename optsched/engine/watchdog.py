@@ -25,6 +25,7 @@ ARITY = {
     "bound": 3,
     "infeasible": 1,
     "note": 1,
+    "certificate": 1,
     "log": 1,
     "done": 0,
     "unable": 1,

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 
 class Lengths:
@@ -28,6 +31,21 @@ class Lengths:
         if rank is None:
             rank = self._ranks[done_s] = self._least(done_s)
         return rank
+
+    def index(self, done_s: Floats, step_s: float) -> Floats:
+        """Return P(S - done <= step) / E[min(S - done, step)] given S > done, for each work done:
+        how likely a job is to end for each second of a step. 0 where no length is beyond what was
+        done, or none ends within the step."""
+        first, beyond = (
+            np.searchsorted(self._lengths_s, at_s, side="right")
+            for at_s in (done_s, done_s + step_s)
+        )
+        ended = self._weight[beyond] - self._weight[first]
+        worked_s = self._work_s[beyond] - self._work_s[first] - ended * done_s
+        spent_s = worked_s + (self._weight[-1] - self._weight[beyond]) * step_s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            index: Floats = np.where(spent_s > 0, ended / spent_s, np.where(ended > 0, np.inf, 0.0))
+        return index
 
     def _least(self, done_s: float) -> float:
         first = int(np.searchsorted(self._lengths_s, done_s, side="right"))

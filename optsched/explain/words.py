@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from ..duration import human
+from ..errors import listed
 from ..model.instance import Instance
 from ..model.job import Mode
 from .facts import Explanation, OptionNumbers, Swap, Victim
@@ -206,7 +207,7 @@ def _names(names: Sequence[str]) -> str:
     """Return a text as `a`, `a and b`, `a, b, c and 4 more`."""
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+    return listed(names)
 
 
 def _number(value: float) -> str:

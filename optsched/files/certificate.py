@@ -1,7 +1,7 @@
 """Certificates of bounds by prices: what `optsched verify-bound` recomputes by plain arithmetic."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 
 from ..frozen import frozen
+from ..model.quantity import PositiveCount
 from . import InstanceRef, lines, number, parse_file, plain, read_bytes, schema_of
 from .faults import Fault
 
@@ -35,9 +36,21 @@ class QuotaPrices:
 
 
 @frozen
+class GangPrices:
+    """What a second costs in each interval in which a job holds so many GPUs of a type, for all of
+    them together."""
+
+    job: str
+    gpu_type: str | None = None
+    gpus: PositiveCount
+    per_s: tuple[NotNegative, ...]
+
+
+@frozen
 class Certificate:
     """Prices that prove that no plan has a smaller `value`: "wct" by their sum, the others because
     they refute `value`. With `replay` no schedule has in which the attempts of the instance fail.
+    Prices of `gangs`, which stand alone, say it of plans in the plan class.
 
     `grid_s` are the instants, in seconds after the instance's now, between which prices are
     constant, from 0 on; GPUs are free after the last.
@@ -51,6 +64,7 @@ class Certificate:
     prices: tuple[TypePrices, ...] = ()
     quotas: tuple[QuotaPrices, ...] = ()
     replay: bool = False
+    gangs: tuple[GangPrices, ...] = ()
 
 
 def dump_certificate(certificate: Certificate) -> str:
@@ -67,6 +81,8 @@ def dump_certificate(certificate: Certificate) -> str:
         stated["quotas"] = [plain(own) for own in certificate.quotas]
     if certificate.replay:
         stated["replay"] = True
+    if certificate.gangs:
+        stated["gangs"] = [plain(own) for own in certificate.gangs]
     return lines(stated)
 
 
@@ -90,24 +106,40 @@ def _faults(parsed: Certificate) -> Iterator[Fault]:
             "is not a list of two or more rising instants from 0 on",
             "give the intervals' ends",
         )
-    yield from _priced("prices", "gpu_type", parsed.prices, len(grid) - 1)
-    yield from _priced("quotas", "tenant", parsed.quotas, len(grid) - 1)
+    intervals = len(grid) - 1
+    by_type = [(own.gpu_type, own.per_gpu_s) for own in parsed.prices]
+    yield from _priced("prices", "per_gpu_s", "gpu_type", by_type, intervals)
+    by_quota = [(own.tenant, own.per_gpu_s) for own in parsed.quotas]
+    yield from _priced("quotas", "per_gpu_s", "tenant", by_quota, intervals)
+    by_gang = [((own.job, own.gpu_type, own.gpus), own.per_s) for own in parsed.gangs]
+    yield from _priced("gangs", "per_s", "job", by_gang, intervals)
+    if parsed.gangs and (
+        parsed.objective != "wct" or parsed.prices or parsed.quotas or parsed.replay
+    ):
+        yield Fault(
+            "gangs",
+            "stand beside other prices, another objective than wct or attempts that fail",
+            "leave one of the two out",
+        )
     if not math.isfinite(parsed.value):
         yield Fault("value", "is not a number", "correct it")
 
 
 def _priced(
-    field: str, name: str, rows: tuple[TypePrices | QuotaPrices, ...], intervals: int
+    field: str,
+    prices: str,
+    name: str,
+    rows: Sequence[tuple[Hashable, tuple[float, ...]]],
+    intervals: int,
 ) -> Iterator[Fault]:
-    seen = set()
-    for i, own in enumerate(rows):
-        if len(own.per_gpu_s) != intervals:
+    seen: set[Hashable] = set()
+    for i, (of, own) in enumerate(rows):
+        if len(own) != intervals:
             yield Fault(
-                f"{field}[{i}].per_gpu_s",
-                f"has {len(own.per_gpu_s)} prices for {intervals} intervals",
+                f"{field}[{i}].{prices}",
+                f"has {len(own)} prices for {intervals} intervals",
                 "give one price for each interval",
             )
-        of = getattr(own, name)
         if of in seen:
             yield Fault(f"{field}[{i}].{name}", f"{of!r} appears twice", "keep one")
         seen.add(of)

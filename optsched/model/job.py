@@ -146,6 +146,9 @@ def first_come(job: Job) -> tuple[float, str]:
 def gang(job: Job) -> int:
     """Return the GPUs a job asks for: the most of an elastic one, those of the first listed
     mode."""
-    if job.modes:
-        return job.modes[0].gpus
+    return job.modes[0].gpus if job.modes else most_gpus(job)
+
+
+def most_gpus(job: Job) -> int:
+    """Return the GPUs of a job without listed modes, the most of an elastic one."""
     return job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus

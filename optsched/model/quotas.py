@@ -1,15 +1,16 @@
 """Whose jobs a quota of GPUs limits: those of its tenant, and of all tenants below it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..frozen import record
 from .cluster import Tenant
 
 MOST_LEVELS = 16
 """A tenant is at most this many levels down."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quotas:
     """The most GPUs that each quota allows at once, borrowed ones included, by tenant; None is that
     of all together, where one that no other quota limits may borrow. `over` has for each tenant the

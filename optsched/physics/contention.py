@@ -5,7 +5,7 @@ from typing import Literal
 
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement
-from ..model.job import Elastic, Job, Mode
+from ..model.job import Job, Mode, most_gpus
 from ..model.profile import Profile
 from . import uplinks
 
@@ -107,9 +107,7 @@ def crowded_memory(instance: Instance) -> str | None:
         gbps = job.profile.memory_gbps
         if not gbps:
             continue
-        sizes = [mode.gpus for mode in job.modes] or [
-            job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
-        ]
+        sizes = [mode.gpus for mode in job.modes] or [most_gpus(job)]
         gangs.append((gbps, max(sizes)))
         alone += max(
             (memory_gbps(job, mode) for mode in job.modes if not mode.gpus),

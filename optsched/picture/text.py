@@ -92,6 +92,12 @@ def solver_line(solver: str, seed: int, wall_s: float | None) -> str:
     return f"{solver}, seed {seed}{wall}"
 
 
+def remarks(fallback: str | None, notes: Sequence[str]) -> list[tuple[str, str]]:
+    """Return why another solver answered, if one did, and what else is to be said."""
+    rows = [("fallback", fallback)] if fallback else []
+    return rows + [("note", note) for note in notes]
+
+
 def counted(decisions: Iterable[str], order: Sequence[str]) -> str:
     """Return how often each decision is there, as `3 start, 1 wait`."""
     counts = Counter(decisions)

@@ -15,6 +15,7 @@ from .text import (
     gap_text,
     gpus_text,
     headline,
+    remarks,
     short,
     solver_line,
     table,
@@ -81,9 +82,7 @@ def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str
         )
         for tier in solution.tiers
     ]
-    if solution.fallback:
-        rows.append(("fallback", solution.fallback))
-    rows += [("note", note) for note in solution.notes]
+    rows += remarks(solution.fallback, solution.notes)
     if solution.jobs:
         rows.append(("now", counted((entry.decision for entry in solution.jobs), CHANGES_FIRST)))
     later = len(instance.jobs) - len(solution.jobs) - len(solution.never)

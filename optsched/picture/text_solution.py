@@ -16,6 +16,7 @@ from .text import (
     gap_text,
     gpus_text,
     headline,
+    remarks,
     short,
     solver_line,
     table,
@@ -67,9 +68,7 @@ def _facts(instance: Instance, solution: Solution) -> list[tuple[str, str]]:
     if solution.bound_source:
         rows.append(("proved by", solution.bound_source))
     rows.append(("solver", solver_line(solution.solver, solution.seed, solution.wall_s)))
-    if solution.fallback:
-        rows.append(("fallback", solution.fallback))
-    rows += [("note", note) for note in solution.notes]
+    rows += remarks(solution.fallback, solution.notes)
     if solution.plan is not None and solution.plan.jobs:
         rows += _totals(instance, solution.plan)
     return rows

@@ -36,7 +36,7 @@ from typing import (
 from annotated_types import Ge, Gt, Le
 
 from ..duration import parse_duration
-from ..errors import InputError, perhaps
+from ..errors import InputError, listed, perhaps
 from ..files.faults import Fault
 from ..frozen import frozen, record
 
@@ -219,7 +219,7 @@ KINDS: dict[Any, str] = {
 def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> str:
     """Return what a value of this type is, as in "a whole number of at least 1"."""
     if get_origin(base) is Literal:
-        return _either(list(map(str, get_args(base))))
+        return listed(list(map(str, get_args(base))), "or")
     if base is bool:
         return "yes or no" if default is True else "no or yes"
     if get_origin(base) is tuple:
@@ -237,10 +237,6 @@ def _expected(base: Any, metadata: Sequence[Any], default: object = MISSING) -> 
     if limits.keys() >= {"ge", "le"}:
         return f"{kind} from {limits['ge']} to {limits['le']}"
     return " ".join([kind, *(f"{LIMITS[name]} {limit}" for name, limit in limits.items())])
-
-
-def _either(words: Sequence[str], last: str = "or") -> str:
-    return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def _written(value: Any, base: Any, written: Written | None) -> str:
@@ -347,7 +343,7 @@ def read_options(
         raise InputError(f"{what} takes no options; leave out {', '.join(unknown)}")
     if unknown:
         raise InputError(
-            f"{what} has no option {', '.join(unknown)}; it has {_either(list(known), 'and')}"
+            f"{what} has no option {', '.join(unknown)}; it has {listed(list(known))}"
             f"{perhaps(unknown[0], known)}"
         )
     options, errors = _validated(declared, given)

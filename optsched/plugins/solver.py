@@ -30,7 +30,8 @@ class Request:
     verified plan to start from. `options` are those that the solver declares, None for their
     defaults. With `log` the solver reports the log of its search. `constrain` adds side constraints
     to the model of a solver that says `constrains`; every plan it reports must satisfy them, and
-    its bounds are those of the constrained problem.
+    its bounds are those of the constrained problem. With `certify` a solver
+    whose bounds have certificates reports the best one, before the bound that it proves.
     """
 
     instance: Instance
@@ -42,6 +43,7 @@ class Request:
     options: Any = None
     log: bool = False
     constrain: Constrain | None = None
+    certify: bool = False
 
 
 @frozen
@@ -53,7 +55,8 @@ class Report:
     limit on the value of level `level` of the objective among plans that keep the values of the
     earlier levels, with what proved it. infeasible: the solver claims that no plan exists. The
     engine believes it only where no plan is found at all. note: one sentence for the person who
-    reads the solution. log: a line of the log of the search.
+    reads the solution. log: a line of the log of the search. certificate: the text of the file
+    that proves a bound.
     """
 
     plan: Callable[[Plan], None]
@@ -61,6 +64,7 @@ class Report:
     infeasible: Callable[[str], None]
     note: Callable[[str], None]
     log: Callable[[str], None] = ignore
+    certificate: Callable[[str], None] = ignore
 
     @classmethod
     def telling(cls, tell: Callable[..., None]) -> "Report":
@@ -76,6 +80,7 @@ class Report:
             infeasible=text("infeasible"),
             note=text("note"),
             log=text("log"),
+            certificate=text("certificate"),
         )
 
 

@@ -58,10 +58,10 @@ def _report(path: Path) -> HookReport:
                 report.rank = int(rank)
             case ["step", float(at_s), int(optimizer)] if _can_be(at_s):
                 times.setdefault(optimizer, []).append(at_s)
-            case ["save", float(at_s), float(took_s), size] if _can_be(at_s, took_s, size):
-                report.saves.append((at_s, took_s, size))
-            case ["load", float(at_s), float(took_s), size] if _can_be(at_s, took_s, size):
-                report.loads.append((at_s, took_s, size))
+            case ["save" | "load" as what, float(at_s), float(took_s), size] if _can_be(
+                at_s, took_s, size
+            ):
+                (report.saves if what == "save" else report.loads).append((at_s, took_s, size))
             case ["gpu", int(), int(reserved), int()] if _can_be(reserved):
                 report.reserved_bytes = max(reserved, report.reserved_bytes or 0)
     report.optimizers = len(times)

@@ -13,6 +13,7 @@ import numpy as np
 from ..driver.borrowing import borrows, priority_of
 from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
+from ..frozen import frozen, record
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job
 from ..model.plan import CLOSED_GAP
@@ -242,7 +243,7 @@ def decide(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Outcome:
     """The decision of a round or a tier of it: the best that was found, the model, None where there
     was no time for it, and why it is not the whole."""
@@ -291,7 +292,7 @@ class _Outcome:
         return self.bound - value <= tolerance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Task:
     """All that is the same for the tiers of a round."""
 

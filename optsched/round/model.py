@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frozen import entity
+from ..frozen import entity, record
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
 from ..objectives import Objective
@@ -90,7 +90,7 @@ class Options:
         return order
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class Patterns:
     """The takings of options, numbered: the `fresh` ones on free GPUs (as columns: `table`), then
     the `holds`: first what each of the running jobs `kept` has, then options on their GPUs.
@@ -106,7 +106,7 @@ class Patterns:
     class_sets: Ints
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One capacity: what it limits ("GPUs", "slots", "cores", "memory", a resource, a budget, a
     quota), where, and how much there is. `slot` is the GPUs of each slot."""

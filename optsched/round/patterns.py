@@ -107,7 +107,7 @@ Key = tuple[int, bool, int, int, float]
 """The number of a set of node classes, whether one node holds it all, GPUs, cores and memory."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class Columns:
     """Patterns as columns. `mask` numbers the sets of node classes (`masks`), `key` says what a
     pattern takes and where."""

@@ -4,7 +4,7 @@ costs."""
 import sys
 
 from ..frozen import frozen
-from ..model.instance import Instance, Placement
+from ..model.instance import Instance, Placement, Running
 from ..model.job import Mode
 from ..model.plan import CLOSED_GAP, Decision, Status
 from ..model.quantity import Amount, Worth
@@ -134,9 +134,12 @@ def standing(instance: Instance) -> tuple[JobRound, ...]:
     for job in instance.jobs:
         entry = running.get(job.id)
         if entry is not None:
-            jobs.append(
-                JobRound(id=job.id, decision="continue", mode=entry.mode, placement=entry.placement)
-            )
+            jobs.append(going_on(entry))
         elif job.submit_s <= now_s and not job.after:
             jobs.append(JobRound(id=job.id, decision="wait"))
     return tuple(jobs)
+
+
+def going_on(entry: Running) -> JobRound:
+    """Return that a running job goes on as it runs."""
+    return JobRound(id=entry.job, decision="continue", mode=entry.mode, placement=entry.placement)

@@ -2,13 +2,14 @@
 GPUs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..driver.state import Ending
+from ..frozen import entity
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
@@ -31,7 +32,7 @@ INCIDENTS: dict[int, Incident] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class Record:
     """Rows in the order in which they ended. All columns have one entry a row.
 

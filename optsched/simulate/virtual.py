@@ -208,19 +208,20 @@ class VirtualWorld(World):
 
     def _failed(self, state: JobState) -> None:
         """Note that an attempt has failed; the job waits for the next one."""
-        del self.running[state.job.id]
-        state.run_number += 1
-        self._release(state, Ending.FAILED)
+        self._break_off(state, Ending.FAILED)
         self._wait(state)
 
     def _out_of_memory(self, state: JobState) -> None:
         """Note that the GPUs do not have the memory that a job needs beside its partner; it waits
         as it did before the start."""
-        del self.running[state.job.id]
-        state.run_number += 1
-        self._release(state, Ending.OUT_OF_MEMORY)
+        self._break_off(state, Ending.OUT_OF_MEMORY)
         state.released = True
         self._wait(state)
+
+    def _break_off(self, state: JobState, ending: Ending) -> None:
+        del self.running[state.job.id]
+        state.run_number += 1
+        self._release(state, ending)
 
     def _lose(self, node: str) -> None:
         """Lose a node, with all that runs or saves there."""

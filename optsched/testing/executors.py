@@ -131,6 +131,18 @@ class Place(ABC):
         self.executor.start(order)
         return order.key
 
+    def uneven_gang(self, script: str) -> tuple[AttemptKey, dict[str, int]]:
+        """Start a gang on the first two nodes, with three GPUs and one; return which."""
+        order = self.order("gang", "/bin/sh", "-c", script, nodes=self.nodes[:2])
+        counts = dict(zip(order.nodes, (3, 1), strict=True))
+        placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
+        self.executor.start(replace(order, placement=placement))
+        return order.key, counts
+
+    def until_there(self, *names: str) -> None:
+        """Wait for files that commands make."""
+        until(lambda: all((self.folder / name).exists() for name in names))
+
     def see(self, key: AttemptKey) -> Observation:
         return next(seen for seen in self.executor.observe() if seen.key == key)
 
@@ -244,7 +256,7 @@ class Conformance:
         script = "echo $CUDA_VISIBLE_DEVICES > gpus; mv gpus ready; export LATER=1; sleep 600"
         mine = {"MINE": "a=b c", "PLACE": str(place.folder)}
         key = place.shell("job", script, nodes=place.nodes[1:2], gpus=2, environment=mine)
-        until((place.folder / "ready").exists)
+        place.until_there("ready")
         place.reach(key, AttemptState.RUNNING)
         try:
             place.executor.shell(key, terminal=True)
@@ -268,22 +280,19 @@ class Conformance:
         if not isinstance(place.executor, Shells):
             pytest.skip("it starts no shell beside a job")
         script = "touch at-$OPTSCHED_NODE_RANK; sleep 600"
-        order = place.order("gang", "sh", "-c", script, nodes=place.nodes[:2])
-        counts = dict(zip(place.nodes[:2], (3, 1), strict=True))
-        placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
-        place.executor.start(replace(order, placement=placement))
-        until(lambda: all((place.folder / f"at-{rank}").exists() for rank in (0, 1)))
-        seen = place.reach(order.key, AttemptState.RUNNING)
+        key, _ = place.uneven_gang(script)
+        place.until_there("at-0", "at-1")
+        seen = place.reach(key, AttemptState.RUNNING)
         with pytest.raises(RefusedError, match="not on elsewhere"):
-            place.executor.shell(order.key, True, "elsewhere")
+            place.executor.shell(key, True, "elsewhere")
         try:
-            place.executor.shell(order.key, True)
+            place.executor.shell(key, True)
         except RefusedError as refusal:
             assert "no way into its nodes" in str(refusal)
             return
         words = ("sh", "-c", "echo $OPTSCHED_NODE $CUDA_VISIBLE_DEVICES")
         for node, gpu_ids in seen.gpu_ids.items():
-            told = place.beside(order.key, *words, node=node)
+            told = place.beside(key, *words, node=node)
             assert told == f"{node} {','.join(gpu_ids)}\n"
 
     def test_a_command_without_gpus_sees_none(self, place: Place) -> None:
@@ -316,11 +325,7 @@ class Conformance:
         key = place.shell("gang", script, nodes=nodes, gpus=2)
         seen = place.reach(key, AttemptState.RUNNING)
         assert {node: len(ids) for node, ids in seen.gpu_ids.items()} == dict.fromkeys(nodes, 2)
-        until(
-            lambda: all(
-                (place.folder / f"at-{rank}-{node}").exists() for rank, node in enumerate(nodes)
-            )
-        )
+        place.until_there(*(f"at-{rank}-{node}" for rank, node in enumerate(nodes)))
         address, port = until(lambda: place.printed(key).split())
         assert address and int(port) > 1023
         (place.folder / "go").touch()
@@ -335,11 +340,8 @@ class Conformance:
         test $OPTSCHED_NODE_RANK = 0 || exit 4
         sleep 600
         """
-        order = place.order("gang", "/bin/sh", "-c", script, nodes=place.nodes[:2])
-        counts = dict(zip(place.nodes[:2], (3, 1), strict=True))
-        placement = tuple(replace(slot, gpus=counts[slot.node]) for slot in order.placement)
-        place.executor.start(replace(order, placement=placement))
-        seen = place.reach(order.key, AttemptState.RUNNING)
+        key, counts = place.uneven_gang(script)
+        seen = place.reach(key, AttemptState.RUNNING)
         assert {node: len(ids) for node, ids in seen.gpu_ids.items()} == counts
         files = [place.folder / f"at-{rank}" for rank in (0, 1)]
         until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files))
@@ -351,8 +353,8 @@ class Conformance:
         )
         assert said[0][2] == said[1][2]
         (place.folder / "go").touch()
-        seen = place.ends(order.key, 4, f"on {place.nodes[1]} its command ended with exit status 4")
-        assert not place.processes(order.key)
+        seen = place.ends(key, 4, f"on {place.nodes[1]} its command ended with exit status 4")
+        assert not place.processes(key)
 
     def test_a_gang_ends_well(self, place: Place) -> None:
         place.ends(place.shell("gang", "exit 0", nodes=place.nodes[:2]), 0)
@@ -360,7 +362,7 @@ class Conformance:
     def test_a_gang_is_killed_whole(self, place: Place) -> None:
         script = "trap '' TERM; touch $OPTSCHED_NODE; sleep 600"
         key = place.shell("gang", script, nodes=place.nodes[:2])
-        until(lambda: all((place.folder / node).exists() for node in place.nodes[:2]))
+        place.until_there(*place.nodes[:2])
         for _ in range(3):
             place.executor.kill(key)
         seen = place.ends(key, -9)
@@ -413,14 +415,14 @@ class Conformance:
     def test_a_gang_is_asked_to_save(self, place: Place) -> None:
         script = 'test $OPTSCHED_NODE_RANK = 0 && trap "exit 85" TERM; touch r$OPTSCHED_NODE_RANK; sleep 600 & wait'  # noqa: E501
         key = place.shell("gang", script, nodes=place.nodes[:2])
-        until(lambda: all((place.folder / f"r{rank}").exists() for rank in (0, 1)))
+        place.until_there("r0", "r1")
         place.executor.checkpoint_stop(key, 60)
         place.ends(key, 85)
         assert not place.processes(key)
 
     def test_the_deadline_holds_without_a_controller(self, place: Place) -> None:
         key = place.shell("deaf", "trap '' TERM; touch ready; while :; do sleep 0.05; done")
-        until(lambda: (place.folder / "ready").exists())
+        place.until_there("ready")
         place.executor.checkpoint_stop(key, 0.5)
         place.executor.close()
         try:
@@ -434,9 +436,9 @@ class Conformance:
             "trap 'touch got' USR1; trap 'exit 7' USR2; touch ready; while :; do sleep 0.05; done"
         )
         key = place.shell("hears", script)
-        until(lambda: (place.folder / "ready").exists())
+        place.until_there("ready")
         place.executor.signal(key, signal.SIGUSR1)
-        until(lambda: (place.folder / "got").exists())
+        place.until_there("got")
         place.executor.signal(key, signal.SIGUSR2)
         place.ends(key, 7)
         with pytest.raises(RefusedError):

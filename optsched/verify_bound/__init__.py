@@ -14,6 +14,7 @@ import numpy as np
 from ..files import instance_hash
 from ..files.certificate import Certificate
 from ..model.instance import Instance
+from .gangs import bound as bound_of_gangs
 from .jobs import FitsNowhereError, Task, isolated_s, tasks
 from .prices import Tariff, bound, refutes
 from .quotas import limits
@@ -35,18 +36,8 @@ def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | No
             f"{certificate.instance.hash}, "
             f"this is {instance.name} with content {own_hash}"
         )
-    stated = [own.gpu_type for own in certificate.prices]
-    types = instance.cluster.gpu_types
-    if instance.jobs and Counter(stated) != Counter(types):
-        wrong.append(
-            f"it has prices of GPU types {_names(stated)}, the cluster has {_names(types)}"
-        )
-        return None, wrong
-    unlimited = {row.tenant for row in certificate.quotas} - limits(instance).keys()
-    if unlimited:
-        names = ", ".join("all together" if name is None else name for name in unlimited)
-        wrong.append(f"it has prices of quotas that the instance does not limit: {names}")
-        return None, wrong
+    if unknown := _unknown(instance, certificate):
+        return None, [*wrong, unknown]
     with np.errstate(all="ignore"):  # what is no number proves nothing
         try:
             value = _proved(instance, certificate) if instance.jobs else 0.0
@@ -62,9 +53,35 @@ def recomputed(instance: Instance, certificate: Certificate) -> tuple[float | No
     return value, wrong
 
 
+def _unknown(instance: Instance, certificate: Certificate) -> str | None:
+    """Return of what it has prices that the instance does not have, or lacks prices, in one clause,
+    or None."""
+    types = instance.cluster.gpu_types
+    if certificate.gangs:
+        for row in certificate.gangs:
+            if row.job not in instance.job or row.gpu_type not in types:
+                where = f"job {row.job} on GPU type {_names([row.gpu_type])}"
+                return f"it has prices of {where}, which the instance does not have"
+        for entry in instance.running:
+            if entry.mode.share_with or entry.mode.shared_gpus:
+                return f"prices of gangs prove nothing where GPUs are shared, as by {entry.job}"
+        return None
+    stated = [own.gpu_type for own in certificate.prices]
+    if instance.jobs and Counter(stated) != Counter(types):
+        return f"it has prices of GPU types {_names(stated)}, the cluster has {_names(types)}"
+    unlimited = {row.tenant for row in certificate.quotas} - limits(instance).keys()
+    if unlimited:
+        names = ", ".join("all together" if name is None else name for name in unlimited)
+        return f"it has prices of quotas that the instance does not limit: {names}"
+    return None
+
+
 def _proved(instance: Instance, certificate: Certificate) -> float | None:
     """Return the value that the prices prove, which of a largest cost is the one stated or none."""
     site = Site(instance.cluster)
+    offset = sum(job.weight * (instance.now_s - job.submit_s) for job in instance.jobs)
+    if certificate.gangs:
+        return bound_of_gangs(instance, site, certificate, offset)
     todo = tasks(instance, site, certificate.replay)
     own = {row.gpu_type: row.per_gpu_s for row in certificate.prices}
     grid = np.array(certificate.grid_s, dtype=np.float64)
@@ -78,9 +95,7 @@ def _proved(instance: Instance, certificate: Certificate) -> float | None:
     }
     tariff = Tariff(np.array(site.gpus, dtype=np.float64), grid, prices, quotas)
     if certificate.objective == "wct":
-        return bound(
-            tariff, todo, sum(job.weight * (instance.now_s - job.submit_s) for job in instance.jobs)
-        )
+        return bound(tariff, todo, offset)
     value = certificate.value
     if value <= 0 or refutes(
         tariff, todo, _due_s(instance, site, todo, certificate.objective, value)

@@ -99,8 +99,8 @@ def _alone(
     entry, waits = instance.running_job.get(job.id), instance.suspended_job.get(job.id)
     setup_s = job.profile.startup_s + (job.profile.restore_s if entry or waits else 0.0)
     quota = min(quotas.values(), default=None)
-    gangs = list(_gangs(site, job, quota)) if entry is None or _may_leave(job, entry) else []
-    stays = _stay(site, job, entry) if entry else []
+    gangs = list(_gangs(site, job, quota)) if entry is None or may_leave(job, entry) else []
+    stays = stay(site, job, entry) if entry else []
     if not gangs and not stays:
         raise FitsNowhereError(f"job {job.id} fits nowhere on the cluster")
     work = instance.remaining_s(job) + in_vain_s
@@ -157,7 +157,7 @@ def _is_under(hull: list[Alternative], own: Alternative) -> bool:
     return (last.rate - rate) * (own.gpus - gpus) <= (own.rate - rate) * (last.gpus - gpus)
 
 
-def _may_leave(job: Job, entry: Running) -> bool:
+def may_leave(job: Job, entry: Running) -> bool:
     return job.preemptible and (
         job.max_preemptions is None or entry.preemptions < job.max_preemptions
     )
@@ -177,7 +177,7 @@ def _gangs(site: Site, job: Job, quota: int | None) -> Iterator[Alternative]:
             continue
         room, racks = site.room(_of_each(job.profile, mode))
         for t, own in paces.items():
-            if not site.has(_held(site, job, mode, t, paces)):
+            if not site.has(held_by(site, job, mode, t, paces)):
                 continue
             reached = [
                 (own if room.on_node[t] >= mode.gpus else 0.0)
@@ -293,7 +293,9 @@ def _sizes(job: Job) -> list[int]:
     return sorted(n for n in {low, high, *powers, *job.profile.gpus} if low <= n <= high)
 
 
-def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> Mapping[str, float]:
+def held_by(
+    site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]
+) -> Mapping[str, float]:
     """Return the least that a gang with a GPU of type `t` holds of the cluster's resources."""
     if job.modes or POWER_CAP not in site.resources:
         return mode.resources
@@ -311,7 +313,7 @@ def _held(site: Site, job: Job, mode: Mode, t: int, paces: dict[int, float]) -> 
     )
 
 
-def _stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
+def stay(site: Site, job: Job, entry: Running) -> list[Alternative]:
     """Return how a job goes on where it runs, by each GPU type that it holds, with all its GPUs; it
     may lose its partner. One that changes cores in place is as fast as with the best of them."""
     mode, profile = entry.mode, job.profile
@@ -353,21 +355,10 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
     """Return the run time of a whole job that has 1/n of the GPUs, n the jobs of the instance: the
     unit of fairness."""
     share = sum(site.gpus) / max(1, len(instance.jobs))
-    profile, times_s = job.profile, []
-    for mode, paces, speed in _started(site, job):
-        if mode.gpus == 0:
-            if site.has_host(mode.cpus, job.memory_gib, job.node_labels):
-                times_s.append(job.work_s / speed)
-            continue
-        stretch = max(1.0, mode.gpus / share)
-        spots = site.spots(_of_each(profile, mode), job.node_labels)
-        for t, pace in paces.items():
-            there = [spot for spot in spots if spot.gpu_type == t]
-            times_s.extend(
-                job.work_s / rate * stretch
-                for spread in _spans(site, job, mode.gpus, there)
-                if (rate := speed * pace * _spread(profile.locality, spread)) > 0
-            )
+    times_s = [
+        job.work_s / rate * (max(1.0, mode.gpus / share) if mode.gpus else 1.0)
+        for mode, _, rate in ways_to_start(site, job)
+    ]
     if not times_s:
         if job.id in instance.running_job:
             return job.work_s
@@ -375,7 +366,27 @@ def isolated_s(instance: Instance, site: Site, job: Job) -> float:
     return min(times_s)
 
 
-def _spans(site: Site, job: Job, gpus: int, spots: list[Spot]) -> Iterator[str]:
+def ways_to_start(
+    site: Site, job: Job, *, forgiven: float = 0.0
+) -> Iterator[tuple[Mode, int, float]]:
+    """Yield each mode in which a job may start on an empty cluster, on GPUs of one type, with that
+    type and its rate there; up to the excess that is `forgiven`."""
+    profile = job.profile
+    for mode, paces, speed in _started(site, job):
+        if mode.gpus == 0:
+            if site.has_host(mode.cpus, job.memory_gib, job.node_labels, forgiven=forgiven):
+                yield mode, NO_GPU, speed
+            continue
+        spots = site.spots(_of_each(profile, mode), job.node_labels, forgiven=forgiven)
+        for t, pace in paces.items():
+            there = [spot for spot in spots if spot.gpu_type == t]
+            for spread in _spans(site, job, mode.gpus, there, forgiven):
+                rate = speed * pace * _spread(profile.locality, spread)
+                if rate > 0:
+                    yield mode, t, rate
+
+
+def _spans(site: Site, job: Job, gpus: int, spots: list[Spot], forgiven: float) -> Iterator[str]:
     """Yield how far a gang of so many GPUs may be spread on these nodes: each that holds it, split
     equally where the job says over how many nodes."""
     if job.max_nodes is None:
@@ -389,7 +400,12 @@ def _spans(site: Site, job: Job, gpus: int, spots: list[Spot]) -> Iterator[str]:
         in_rack[spot.rack].append(spot)
     if any(_holds(own, gpus, counts) for rack, own in in_rack.items() if rack is not None):
         yield "rack"
-    slow = {rack for rack, gbps in site.uplink_gbps.items() if gbps < job.profile.network_gbps}
+    needs_gbps = job.profile.network_gbps
+    slow = {
+        rack
+        for rack, gbps in site.uplink_gbps.items()
+        if gbps + forgiven * max(1.0, gbps) < needs_gbps
+    }
     if _holds([spot for spot in spots if spot.rack not in slow], gpus, counts):
         yield "cluster"
 

@@ -45,7 +45,7 @@ class Tariff:
         each = [prices for _, prices in self.quotas.values()]
         there = np.concatenate([self.gpus, limits])
         prices = np.vstack([self.prices, *each]) if each else self.prices
-        return _sum((there[:, None] * prices * np.diff(self.grid_s)).ravel().tolist())
+        return exact_sum((there[:, None] * prices * np.diff(self.grid_s)).ravel().tolist())
 
 
 class _Batch:
@@ -127,7 +127,7 @@ def bound(tariff: Tariff, tasks: list[Task], offset: float) -> float:
     for batch, _ in _batches(tariff, [task for task in tasks if task.weight > 0]):
         paid.extend(_least(tariff, batch).tolist())
     worth = tariff.worth()
-    return _sum([offset, *paid, -worth]) - _rounding(tariff, tasks) * _sum(
+    return exact_sum([offset, *paid, -worth]) - _rounding(tariff, tasks) * exact_sum(
         [abs(offset), *paid, worth]
     )
 
@@ -144,7 +144,7 @@ def refutes(tariff: Tariff, tasks: list[Task], due_s: list[float]) -> bool:
         price, amount = batch.offers(np.zeros(len(own)))
         amount = amount * batch.lengths_s(by_s)[:, None, :]
         paid.extend(_cheapest(_flat(price), _flat(amount), batch.work).tolist())
-    worth, total = tariff.worth(), _sum(paid)
+    worth, total = tariff.worth(), exact_sum(paid)
     if not (isfinite(worth) and isfinite(total)):
         return False
     return total - worth > _rounding(tariff, tasks) * (total + worth)
@@ -209,7 +209,7 @@ def _rounding(tariff: Tariff, tasks: list[Task]) -> float:
     return ROUNDING + PER_OFFER * most * len(tariff.grid_s)
 
 
-def _sum(terms: list[float]) -> float:
+def exact_sum(terms: list[float]) -> float:
     """Return a sum without rounding; not a number where a term is none, or it is too large."""
     if not all(map(isfinite, terms)):
         return nan

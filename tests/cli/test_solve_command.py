@@ -68,6 +68,7 @@ def test_engine_gets_what_was_asked_for(run, fake_engine, instance_path, instanc
         "options": {"a": "b", "c": "d=e"},
         "checked": True,
         "on_progress": None,
+        "on_certificate": None,
         "initial": files.read_plan(plan_path)[1],
         "gap": 0.01,
         "log": False,

@@ -117,6 +117,20 @@ def test_what_the_manager_reserves(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert lab.status() == {"plain": "running", "saves": "running"}
 
 
+def test_a_window_of_the_file_that_names_no_node_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night = WindowSettings(name="night", nodes=("n[1-3]",), every="day", length=60.0)
+    settings = SETTINGS.model_copy(update={"windows": (night, night)})
+    monkeypatch.setattr(test_controller, "SETTINGS", settings)
+    lab = Lab(tmp_path)
+    notes: list[str] = []
+    lab.controller.listeners.append(lambda _, event: notes.append(getattr(event, "text", "")))
+    lab.run(10)
+    text = "the window 'night' of cluster.toml names what is no node of the cluster: n2, n3"
+    assert [note for note in notes if note] == [text, text]
+
+
 def test_who_can_save_does_in_time_although_rounds_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def bounds(problem: Problem, steps: int) -> tuple[float, float]:
     best, found = max(tried, key=itemgetter(0), default=(-np.inf, first))
     by_gang = GangBound(problem, by_gpu.grid_s)
     done = iter(k / steps for k in range(steps + 1))
-    improved = max(by_gang.ascend_from(found, lambda: next(done)))
+    improved, _ = max(by_gang.ascend_from(found, lambda: next(done)), key=itemgetter(0))
     return by_gpu.certain + best, by_gang.certain + improved
 
 

@@ -365,7 +365,7 @@ def test_a_job_pays_what_linear_programs_say(data: st.DataObject) -> None:
 def test_it_shares_nothing_with_what_it_checks() -> None:
     """Nouns, the reader of files and the exceptions of Python are all it has in common with the
     rest."""
-    nouns = {"files.certificate", "files", "jobs", "prices", "quotas", "site"}
+    nouns = {"files.certificate", "files", "gangs", "jobs", "prices", "quotas", "site"}
     nouns |= {f"model.{noun}" for noun in ("cluster", "instance", "job", "profile")}
     folder = Path(optsched.verify_bound.__file__).parent
     for path in folder.glob("*.py"):

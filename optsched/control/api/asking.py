@@ -16,7 +16,7 @@ from ..what_if.snapshot import Snapshot, snapshot
 from ..what_if.words import Foretold
 from .bodies import Hypothetical, WhatIfBody
 from .peer import Caller, visible
-from .refusal import HttpError
+from .refusal import HttpError, unsound
 from .service import Service
 from .views import view
 
@@ -48,7 +48,7 @@ def foretold(service: Service, caller: Caller, body: WhatIfBody) -> Foretold:
             shown=None if caller.all_jobs else frozenset(mine),
         )
     except InputError as error:
-        raise HttpError(422, str(error).replace("\n", " ")) from None
+        raise unsound(error) from None
     except NoForecastError as error:
         raise HttpError(503, str(error)) from None
 

@@ -20,7 +20,7 @@ from ..journal.state import ENDED_AS, Status
 from ..learned import NEVER_S
 from .bodies import MOST_WORD_BYTES, SubmitBody
 from .peer import Caller
-from .refusal import HttpError
+from .refusal import HttpError, unsound
 
 MOST_WRITTEN_BYTES = 512 * 1024
 """Half of what a record of an attempt may be; the rest is for its nodes."""
@@ -177,7 +177,7 @@ def check_job(job: Job, controller: Controller, *, one_node_unasked: bool) -> No
         ]
         raise HttpError(422, ". ".join(said)) from None
     except InputError as error:
-        raise HttpError(422, str(error).replace("\n", " ")) from None
+        raise unsound(error) from None
     if isinstance(job.gpus, Elastic) and job.gpus.min > job.gpus.max:
         raise HttpError(422, f"gpus.min {job.gpus.min} is above gpus.max {job.gpus.max}; swap them")
     model = job.profile

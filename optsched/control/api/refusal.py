@@ -9,3 +9,8 @@ class HttpError(OptschedError):
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+def unsound(error: OptschedError) -> HttpError:
+    """Return that what was asked is not sound, on one line."""
+    return HttpError(422, str(error).replace("\n", " "))

@@ -61,7 +61,7 @@ from .bodies import (
 from .naming import argv_of
 from .output import read_output
 from .peer import Access, Caller, visible
-from .refusal import HttpError
+from .refusal import HttpError, unsound
 from .selecting import matching, page_of
 from .submitting import Taking, amended
 from .views import attempt_view, forecast_view, job_view, placement_of, round_view, view
@@ -374,7 +374,7 @@ class Service:
         try:
             return self.ask(self.loop.reload_now)
         except InputError as error:
-            raise HttpError(422, str(error).replace("\n", " ")) from None
+            raise unsound(error) from None
 
     @between_turns
     def nodes(self, controller: Controller, caller: Caller) -> Nodes:

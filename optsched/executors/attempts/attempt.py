@@ -308,8 +308,10 @@ class AttemptByNode(FollowedAttempt[Seen]):
     late = "it did not begin within"
     """What is said of one that waits for too long."""
 
-    def __init__(self, attempts: Path, key: AttemptKey) -> None:
+    def __init__(self, attempts: Path, key: AttemptKey, tag: str = "") -> None:
+        """Follow it; by `tag` its manager tells its parts from those of another controller."""
         super().__init__(attempts, key)
+        self.tag = tag
         self._since_s: dict[tuple[str, str], float] = {}
 
     @abstractmethod

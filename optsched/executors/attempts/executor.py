@@ -120,9 +120,12 @@ class AttemptExecutor(ABC, Generic[Attempt]):
     # ----------------------------------------------------------------------------------------------
     # what the controller asks
 
-    @abstractmethod
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """Return all nodes, in a fixed order. Raises NoAnswerError."""
+        """Return all nodes, in a fixed order: those of what the manager says, unless a subclass
+        knows better. Raises NoAnswerError."""
+        with self._lock:
+            self.refresh()
+            return tuple(node.status for node in self._seen.nodes.values())
 
     def start(self, order: Order) -> None:
         """Start an attempt; nothing if it was ever started or killed. Raises RefusedError,
@@ -156,6 +159,11 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         attempt.remove(outputs=True)
         del self._attempts[attempt.key]
 
+    def going(self, key: AttemptKey) -> Attempt | None:
+        """Return an attempt that is known and has not ended."""
+        attempt = self._attempts.get(key)
+        return None if attempt is None or attempt.ended is not None else attempt
+
     def checkpoint_stop(self, key: AttemptKey, grace_s: float) -> None:
         """Have the supervisors of an attempt send SIGTERM, and SIGKILL to all that is left after
         `grace_s`.
@@ -164,8 +172,8 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         NoAnswerError where it cannot be recorded.
         """
         with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None or attempt.stop_record() is not None:
+            attempt = self.going(key)
+            if attempt is None or attempt.stop_record() is not None:
                 return
             self._write_stop(attempt, grace_s)
             self.hasten(attempt)
@@ -174,8 +182,8 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         """Have the supervisors of an attempt send a signal to its commands. Raises RefusedError,
         NoAnswerError."""
         with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None:
+            attempt = self.going(key)
+            if attempt is None:
                 raise RefusedError(f"{key} does not run")
             try:
                 attempt.folder.write_signal(number)
@@ -186,8 +194,8 @@ class AttemptExecutor(ABC, Generic[Attempt]):
         """Return how to start a shell on a node of an attempt, None for the first. Raises
         RefusedError."""
         with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None or not attempt.folder.nodes:
+            attempt = self.going(key)
+            if attempt is None or not attempt.folder.nodes:
                 raise RefusedError(f"{key} does not run")
             python, program = self.beside_program()
             rank = rank_of(attempt.names, node)

@@ -25,8 +25,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
     """An attempt that is a pod on each of its nodes."""
 
     def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
-        super().__init__(attempts, key)
-        self.tag = tag
+        super().__init__(attempts, key, tag)
         self._due_s: dict[str, float] = {}
         self.over = False  # nothing of it runs, but Kubernetes still has it
         self.soon = (

@@ -10,7 +10,7 @@ from ...model.cluster import Node
 from .. import program
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, Beside, NoAnswerError, NodeStatus, Observation, Order
+from ..base import AttemptKey, Beside, NoAnswerError, Observation, Order
 from ..tag import tag_of
 from .api import KubernetesApi, RejectedError, refused
 from .attempt import KubernetesAttempt
@@ -71,12 +71,6 @@ class KubernetesExecutor(AttemptExecutor[KubernetesAttempt]):
 
     # ----------------------------------------------------------------------------------------------
     # --- to see
-
-    def inventory(self) -> tuple[NodeStatus, ...]:
-        """Return all nodes, by name, with what pods of others leave of them. Raises
-        NoAnswerError."""
-        with self._lock:
-            return tuple(node.status for node in self._ask().nodes.values())
 
     def observe(self) -> tuple[Observation, ...]:
         """Return all attempts that were started or killed and are not forgotten. Raises

@@ -149,8 +149,8 @@ class LocalExecutor(AttemptExecutor[Attempt]):
     def shell(self, key: AttemptKey, terminal: bool, node: str | None = None) -> Beside:
         """Return how to start a shell beside a command of an attempt. Raises RefusedError."""
         with self._lock:
-            attempt = self._attempts.get(key)
-            if attempt is None or attempt.ended is not None:
+            attempt = self.going(key)
+            if attempt is None:
                 raise RefusedError(f"{key} does not run")
             spec, rank = attempt.folder.spec, rank_of(attempt.names, node)
             environment = {**spec["environment"], **spec["nodes"][rank]["environment"]}

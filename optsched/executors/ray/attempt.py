@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from ...frozen import frozen
 from ..attempts.attempt import SETTLE_S, AttemptByNode
-from ..base import AttemptKey, AttemptState, Entry, Observation, Record
+from ..base import AttemptState, Entry, Observation, Record
 from .nodes import RayNode
 from .server import last_line
 from .spec import submission_id
@@ -29,10 +28,6 @@ class RayAttempt(AttemptByNode[Seen]):
     """An attempt that is a Ray job on each of its nodes."""
 
     late = "Ray did not start it within"
-
-    def __init__(self, attempts: Path, key: AttemptKey, tag: str) -> None:
-        super().__init__(attempts, key)
-        self.tag = tag
 
     def claimed(self) -> list[int]:
         """Return ranks whose processes run as far as is known."""

@@ -10,7 +10,7 @@ from ...model.cluster import Node
 from .. import program
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
-from ..base import AttemptKey, NoAnswerError, NodeStatus, Order
+from ..base import AttemptKey, NoAnswerError, Order
 from ..tag import tag_of
 from .attempt import LIVE, RayAttempt, Seen
 from .nodes import found_nodes
@@ -58,12 +58,6 @@ class RayExecutor(AttemptExecutor[RayAttempt]):
     def follow(self, key: AttemptKey) -> RayAttempt:
         """Return what follows an attempt from its folder."""
         return RayAttempt(self._attempts_folder, key, self._tag)
-
-    def inventory(self) -> tuple[NodeStatus, ...]:
-        """Return all nodes; one that Ray does not have, or has twice, or that is dead, is not
-        usable. Raises NoAnswerError."""
-        with self._lock:
-            return tuple(node.status for node in self._ask().nodes.values())
 
     def specification(self, order: Order, folder: AttemptFolder) -> dict[str, Any]:
         """Return the record of an attempt to be started. Raises RefusedError, NoAnswerError."""

@@ -137,14 +137,14 @@ def read(path: "Where") -> "dict[str, Any] | None":
     return record if isinstance(record, dict) and len(text) <= LARGEST_BYTES else None
 
 
-def lock(descriptor: int) -> bool:
+def lock(descriptor: int, patience_s: float = LOCK_PATIENCE_S) -> bool:
     """Lock an open file or folder against all who open it anew; False if somebody else has it and
     keeps it.
 
     A lock may seem taken for a moment: a process that is just being started holds copies of its
     parent's descriptors.
     """
-    until_s = time.monotonic() + LOCK_PATIENCE_S
+    until_s = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,10 +1,9 @@
 """Where GPU time goes: work that counts, starts, checkpoints, and work that was lost."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...driver.state import Ending
+from ...frozen import entity
 from ...physics import hold_to_save_s, setup_s
 from ...verify.fetches import fetches
 from ..record import Floats, Ints, Record
@@ -22,7 +21,7 @@ CAUSES = {
 """Why a job stops before it is done, and what that is called in a summary."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class GpuTime:
     """GPU-seconds of each row, those of a GPU that two jobs share halved: all it held, and of these
     what start-up and restore took, checkpoints before a preemption, and work that was done and lost

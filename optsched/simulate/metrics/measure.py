@@ -1,10 +1,9 @@
 """All metrics of a simulation, job by job."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...driver.state import Ending
+from ...frozen import entity
 from ...model.instance import Instance
 from ...objectives import LATE_TOLERANCE_S
 from ..record import Floats, Ints, Record
@@ -19,7 +18,7 @@ from .utilisation import communication_overhead, gpu_utilisation
 from .waiting import REASONS, Waits, waits
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class Metrics:
     """Columns with one entry a job, in the order of the instance; instants on its clock.
     Definitions: docs/concepts.md, Simulation.

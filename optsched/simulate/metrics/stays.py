@@ -1,10 +1,11 @@
 """The rows of a record by job, joined to stays, and the waits before them."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from ...driver.state import Ending
+from ...frozen import entity
 from ...model.instance import Instance
 from ...physics import TIME_TOLERANCE_S, is_one_stay
 from ..record import Floats, Ints, Record
@@ -30,7 +31,7 @@ def by_job(record: Record) -> Record:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@entity
 class Stays:
     """A stay is what a job holds from a start until it leaves: rows of which all but the last end
     by GOES_ON.

@@ -12,7 +12,7 @@ from ...duration import parse_duration
 from ...errors import InputError
 from ...model.cluster import Cluster, Node
 from ...model.instance import Instance
-from ...model.job import Elastic, Job
+from ...model.job import Elastic, Job, most_gpus
 from ...model.profile import UNMEASURED, Profile
 from ...physics import interpolate
 from ..clusters import GPU_MEMORY_GIB, sizes
@@ -118,7 +118,7 @@ def _of_family(job: Job, family: str | None, elastic: bool, cores: bool) -> Job:
 def _with_copies(job: Job, copies: int, family: str | None) -> Job:
     """Return the job with copies that train on their own: rates are relative to its gang, and those
     of larger ones what was measured of the family."""
-    few = job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
+    few = most_gpus(job)
     table = FAMILIES[family].gpus if family is not None else {}
     measured = interpolate(table, few) if table else 1.0
     rates = {

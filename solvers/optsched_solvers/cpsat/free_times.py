@@ -8,9 +8,8 @@ them. A gang on one node does not combine gaps; but for that, and ties, jobs are
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from copy import copy
-from itertools import accumulate, chain, compress, count
+from itertools import accumulate, chain
 from math import ceil, inf
-from operator import ne
 
 import numpy as np
 
@@ -235,17 +234,6 @@ class Decoded:
         made.ends_s = self.ends_s[:]
         return made
 
-    def agrees_until(self, code: List, order: list[int]) -> int:
-        """Return how many of the first jobs are placed alike in another list that preempts the same
-        jobs."""
-        same = next(compress(count(), map(ne, self.order, order)), len(order))
-        own = self.code
-        if own.ways is not code.ways or own.waits is not code.waits:
-            for k, j in enumerate(order[:same]):
-                if own.ways.get(j) != code.ways.get(j) or own.waits.get(j) != code.waits.get(j):
-                    return k
-        return same
-
     def put(self, j: int, which: int, start: int, split: Split) -> None:
         """Note how a job runs."""
         activity, choice = self._problem.activities[j], Choice(which, start, split)
@@ -294,7 +282,7 @@ class FreeTimes:
         if kept is None or kept.code.preempted != code.preempted:
             made, first = self._begin(code, order), 0
         else:
-            first = kept.agrees_until(code, order) // self._every
+            first = kept.code.alike(code, kept.order, order) // self._every
             made = kept.copy(code, order, kept.stops[: first + 1])
             first *= self._every
         free, shortest = made.stops[-1].copy(), self._shortest_from(order)

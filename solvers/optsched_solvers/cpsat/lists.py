@@ -1,6 +1,8 @@
 """Schedules in the code of local search: priority lists, decoded by serial schedule generation."""
 
 import math
+from itertools import compress, count
+from operator import ne
 
 from optsched.frozen import record
 
@@ -35,6 +37,17 @@ class List:
     ways: Ways
     preempted: frozenset[int]
     waits: dict[int, int]
+
+    def alike(self, other: "List", order: list[int], others: list[int]) -> int:
+        """Return how many of the first jobs of `order` stand so in the order of another list, too,
+        kept to the same alternatives and waiting as long."""
+        same = next(compress(count(), map(ne, order, others)), len(order))
+        if self.ways is other.ways and self.waits is other.waits:
+            return same
+        for k, j in enumerate(order[:same]):
+            if self.ways.get(j) != other.ways.get(j) or self.waits.get(j) != other.waits.get(j):
+                return k
+        return same
 
     def schedule(self, problem: Problem) -> Schedule | None:
         return generate(problem, self.priority, self.preempted, self.ways, not_before=self.waits)
@@ -98,16 +111,6 @@ class Decoded:
         """Return the value of each level."""
         return evaluator.values(self.schedule)
 
-    def agrees_until(self, code: List, order: list[int]) -> int:
-        """Return how many of the first jobs are placed alike in another list that preempts the same
-        jobs."""
-        own = self.code
-        for k, (i, j) in enumerate(zip(self.order, order, strict=True)):
-            alike = own.ways.get(j) == code.ways.get(j) and own.waits.get(j) == code.waits.get(j)
-            if i != j or not alike:
-                return k
-        return len(order)
-
 
 class Decoder:
     """Decodes lists that differ little from one that is kept, from where they differ."""
@@ -141,7 +144,7 @@ class Decoder:
             start = Partial(self._problem, code.preempted)
             return [(0, start)], serial_order(self._problem, code.priority, start.found)
         order = serial_order(self._problem, code.priority, kept.stops[0][1].found)
-        agrees = kept.agrees_until(code, order)
+        agrees = kept.code.alike(code, kept.order, order)
         return [stop for stop in kept.stops if stop[0] <= agrees], order
 
     def _count_stop(self) -> None:

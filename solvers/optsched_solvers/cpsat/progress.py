@@ -14,7 +14,8 @@ from .clock import Budget
 @dataclass(slots=True)
 class Progress:
     """The results of one solve so far: the best schedule so far and its values, and the bounds that
-    are `proved` of levels; `offer` reports what improves it."""
+    are `proved` of levels; `offer` reports what improves it. With `certify` certificates of bounds
+    are reported too."""
 
     problem: Problem
     evaluator: Evaluator
@@ -23,6 +24,7 @@ class Progress:
     schedule: Schedule | None = None
     values: tuple[float, ...] = ()
     proved: dict[int, float] = field(default_factory=dict)
+    certify: bool = False
 
     def offer(self, schedule: Schedule | None, values: tuple[float, ...] | None = None) -> bool:
         """Keep and report `schedule`, of these `values` if they are known, if it is better."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from optsched.errors import InputError
+from optsched.files.certificate import dump_certificate
 from optsched.model.plan import Plan
 from optsched.plugins.solver import Constrain, Report, Request, ignore
 
@@ -60,7 +61,7 @@ def search(request: Request, report: Report) -> None:
     budget = Budget(request.time_limit_s, request.workers, request.seed)
     if not request.log:
         report = replace(report, log=ignore)
-    progress = Progress(problem, Evaluator(problem), report, budget)
+    progress = Progress(problem, Evaluator(problem), report, budget, certify=request.certify)
     if request.constrain is not None:
         _constrained(progress, request.constrain, request.incumbent)
         return
@@ -235,18 +236,32 @@ def _price(progress: Progress, level: int) -> tuple[PriceBound, Floats]:
     prices = PriceBound(problem, grid(problem, progress.schedule, CELLS), level)
     until = budget.fraction_left() - (0.15 if len(problem.activities) > 50 else 0.1)
     value, yardstick = progress.values[level], progress.evaluator.yardsticks[level]
+    certify = _certifies(progress)
     found = first = prices.start_prices(progress.schedule)
     ascent = prices.ascend(first, value - prices.certain)
     for steps, (best, found) in enumerate(ascent):  # noqa: B007
         budget.spend(PRICE_STEP_WORK + PRICE_WORK * prices.costs.size)
         proved[level] = prices.certain + best - 1e-9 * abs(best)
-        if steps % 25 == 0:
+        if steps % 25 == 0 and not certify:
             report.bound(level, proved[level], "prices")
         if budget.fraction_left() < until or yardstick.is_closed(value, proved[level]):
             break
+    if certify:
+        gangs = GangBound(problem, prices.grid_s, level)
+        _certify(progress, gangs, gangs.of_gangs(found))
     if level in proved:
         report.bound(level, proved[level], "prices")
     return prices, found
+
+
+def _certifies(progress: Progress) -> bool:
+    """Return whether a certificate is wanted, and there are such of the objective."""
+    return progress.certify and progress.problem.objective.name == "wct"
+
+
+def _certify(progress: Progress, gangs: GangBound, prices: Floats) -> None:
+    if (certificate := gangs.certificate(prices)) is not None:
+        progress.report.certificate(dump_certificate(certificate))
 
 
 def _price_gangs(progress: Progress, priced: Priced, larger_than: float) -> None:
@@ -269,15 +284,18 @@ def _price_gangs_of(progress: Progress, level: int, gangs: GangBound, found: Flo
             return 1.0
         return max((begun - budget.fraction_left()) / GANGS_SHARE, steps / MOST_GANG_STEPS)
 
-    for best in gangs.ascend_from(found, done):
+    certify, own = _certifies(progress), None
+    for best, own in gangs.ascend_from(found, done):  # noqa: B007
         steps += 1
         budget.spend(GANG_STEP_WORK + PRICE_WORK * gangs.work)
         proved[level] = max(known, gangs.certain + best - 1e-9 * abs(best))
-        if steps % 25 == 0:
+        if steps % 25 == 0 and not certify:
             progress.report.bound(level, proved[level], "prices")
         if steps == 1 and done() * LEAST_GANG_STEPS > 2:
             break
     if proved.get(level, known) > known:
+        if certify and own is not None:
+            _certify(progress, gangs, own)
         progress.report.bound(level, proved[level], "prices")
 
 

@@ -124,7 +124,7 @@ class AdaSrsf(ListScheduling):
     def rank(self, world: World, job_id: str) -> float:
         """Return the GPU-seconds to completion in the fastest option, start-up and restore
         included."""
-        return world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+        return world.service_left_gpu_s(job_id)
 
     def decide(self, world: World) -> None:
         """Start every job that fits and passes the gate, in order."""

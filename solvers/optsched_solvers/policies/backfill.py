@@ -133,6 +133,6 @@ def reserve(world: World, head: str) -> Reservation | None:
             continue
         fit = world.fit(head, outlook.room)
         if fit is not None:
-            outlook.room.take(world.need(head, fit[0]), fit[1])
+            world.take(outlook.room, head, fit)
             return Reservation(head, end_s, outlook.room, {name: time_s for time_s, name in ends})
     return None

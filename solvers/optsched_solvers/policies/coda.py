@@ -142,8 +142,11 @@ class Coda:
             widest = max((option.mode.gpus for option in options), default=0)
             self.arrays.asked(world, job_id, widest)
             self._ways[job_id] = self._slim(world, job_id, options)
-            insort(self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id))
+            self._queue(world, job_id, widest)
         return bool(arrived)
+
+    def _queue(self, world: World, job_id: str, widest: int) -> None:
+        insort(self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id))
 
     def _slim(self, world: World, job_id: str, options: tuple[Option, ...]) -> tuple[Option, ...]:
         """Return the options with the core counts to start with; those without GPUs as they are."""
@@ -263,14 +266,12 @@ class Coda:
                     self._trials.over(job_id)
                     continue
                 widest = max(other.mode.gpus for other in world.options(job_id))
-                insort(
-                    self._queues[self.arrays.queue(widest)], (arrival_key(world, job_id), job_id)
-                )
+                self._queue(world, job_id, widest)
         return soon
 
     def _start(self, world: World, job_id: str, fit: Fit, room: Room | None = None) -> None:
         if room is not None and room is not world.free:
-            room.take(world.need(job_id, fit[0]), fit[1])
+            world.take(room, job_id, fit)
         world.start(job_id, *fit)
         self._ways.pop(job_id, None)
         self._runs_with(world, job_id, fit)
@@ -339,7 +340,7 @@ class Coda:
         fit = find(soon.room)
         if fit is None:
             return False
-        soon.room.take(world.need(job_id, fit[0]), fit[1])
+        world.take(soon.room, job_id, fit)
         for other in lent:
             hold = world.hold(other)
             if soon.room.holds(hold.need, hold.placement):

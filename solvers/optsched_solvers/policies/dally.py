@@ -170,7 +170,7 @@ class Dally:
                 continue
             queue.pop()
             if room is not None:
-                room.take(world.need(job_id, fit[0]), fit[1])
+                world.take(room, job_id, fit)
             self._start(world, job_id, *fit)
 
     def _start(self, world: World, job_id: str, option: Option, placement: Placement) -> None:

@@ -1,11 +1,12 @@
 """Tiresias' discretised Gittins index."""
 
 import math
-from bisect import bisect_right
-from itertools import accumulate
 from typing import Annotated
 
+import numpy as np
+
 from optsched.driver.world import World
+from optsched.estimates.lengths import Lengths
 from optsched.plugins.options import PluginOptions, PositiveNumber, declared_options
 
 from .parts.preemptive import Preemptive
@@ -16,26 +17,6 @@ each doubling."""
 MOST_STEPS = 100_000
 """Beyond so many steps the index counts as 0."""
 ROUNDING_GPU_S = 1e-3
-
-
-class ServiceDistribution:
-    """Empirical distribution of the GPU service of jobs."""
-
-    def __init__(self, services_gpu_s: list[float]) -> None:
-        self._sorted = sorted(services_gpu_s)
-        self._sums = [0.0, *accumulate(self._sorted)]
-
-    def index(self, attained_gpu_s: float, step_gpu_s: float) -> float:
-        """Return P(S - a <= step | S > a) / E[min(S - a, step) | S > a] of a job that has had a:
-        how likely it is to complete for each GPU-second that it gets. 0 where no job took longer
-        than a, or none ends within the step."""
-        first = bisect_right(self._sorted, attained_gpu_s)
-        beyond = bisect_right(self._sorted, attained_gpu_s + step_gpu_s)
-        if first == len(self._sorted) or beyond == first:
-            return 0.0
-        spent = self._sums[beyond] - self._sums[first] - (beyond - first) * attained_gpu_s
-        spent += (len(self._sorted) - beyond) * step_gpu_s
-        return (beyond - first) / spent if spent > 0 else math.inf
 
 
 class Gittins(Preemptive):
@@ -87,10 +68,10 @@ class Gittins(Preemptive):
         if len(self._services) < self.refresh_at:
             return
         self.refresh_at = 2 * len(self._services)
-        known = ServiceDistribution(self._services)
+        known = Lengths(self._services, [1.0] * len(self._services))
         count = min(MOST_STEPS, math.ceil(max(self._services) / self.step_gpu_s))
-        indices = (known.index(i * self.step_gpu_s, self.step_gpu_s) for i in range(count))
-        self._ranks = [1 / index if index > 0 else math.inf for index in indices]
+        indices = known.index(np.arange(float(count)) * self.step_gpu_s, self.step_gpu_s)
+        self._ranks = [1 / index if index > 0 else math.inf for index in indices.tolist()]
         seen = [job_id for job_id in world.waiting if not world.has_arrived(job_id)]
         self.put_in_order(world, sorted(seen, key=world.order))
 

@@ -3,7 +3,7 @@ problem."""
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from annotated_types import Ge
@@ -18,7 +18,13 @@ from optsched.driver.world import World
 from optsched.model.job import Job
 from optsched.objectives import Objective, Usage, parse
 from optsched.physics import hold_to_save_s
-from optsched.plugins.options import Duration, PluginOptions, PositiveDuration, Share
+from optsched.plugins.options import (
+    Duration,
+    PluginOptions,
+    PositiveDuration,
+    Share,
+    declared_options,
+)
 from optsched.round.plan import RoundSolution
 
 from .parts.agenda import Agenda, outline, search
@@ -77,7 +83,7 @@ class Optsched:
     name = "optsched"
     title = "each round as one optimization problem, with a proven gap"
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         solver: Annotated[str, "Decides the rounds: a name of `optsched list rounds`."] = "price"
         round_s: Annotated[

@@ -41,8 +41,7 @@ def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
     Of jobs alike in this the one that is done first runs.
     """
     slowest_s = sum(max((way.run_s for way in ways), default=0.0) for ways in jobs) + 1
-    order = sorted(range(len(jobs)), key=lambda j: min((way.run_s for way in jobs[j]), default=0.0))
-    later = {j: (len(jobs) - rank) / len(jobs) for rank, j in enumerate(order)}
+    later = {j: (len(jobs) - rank) / len(jobs) for rank, j in enumerate(_shortest_first(jobs))}
     return choose(
         [
             [
@@ -55,13 +54,16 @@ def exact(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> Choice:
     )
 
 
+def _shortest_first(jobs: Sequence[Sequence[Way]]) -> list[int]:
+    return sorted(range(len(jobs)), key=lambda j: min((way.run_s for way in jobs[j]), default=0.0))
+
+
 def greedy(jobs: Sequence[Sequence[Way]], room: Sequence[int]) -> tuple[int, ...]:
     """Give every job, the shortest first, its most efficient way; then one step at a time, more
     GPUs or a higher clock, goes to whoever saves the most seconds for what it draws more."""
     left = list(room)
     chosen = [len(ways) for ways in jobs]
-    order = sorted(range(len(jobs)), key=lambda j: min((way.run_s for way in jobs[j]), default=0.0))
-    for j in order:
+    for j in _shortest_first(jobs):
         for i in sorted(range(len(jobs[j])), key=lambda i: _efficiency(jobs[j][i])):
             if _fits(jobs[j][i].use, (), left):
                 chosen[j] = i

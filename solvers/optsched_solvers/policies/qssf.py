@@ -17,6 +17,7 @@ from optsched.plugins.options import PluginOptions, Share, declared_options
 
 from .parts.demand_queue import DemandQueue, arrival_key
 from .parts.locality_gate import LocalityGate, Patience
+from .parts.starting import start_at
 
 CONSOLIDATED = Patience(rack_s=math.inf, cluster_s=math.inf)
 
@@ -173,10 +174,7 @@ class Qssf:
         self._queue.serve(lambda job_id: self._start(world, job_id))
 
     def _start(self, world: World, job_id: str) -> bool:
-        fit = self._gate.find(world, job_id, CONSOLIDATED, 0.0)
-        if fit is not None:
-            world.start(job_id, *fit)
-        return fit is not None
+        return start_at(world, job_id, self._gate.find(world, job_id, CONSOLIDATED, 0.0))
 
     def facts(self) -> dict[str, float]:
         """Return how good the predictions were: the mean absolute error of the logarithm of the GPU

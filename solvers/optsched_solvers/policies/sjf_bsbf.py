@@ -91,10 +91,7 @@ class SjfBsbf(PairPolicy):
     def _start_overlapping(self, world: World, job_id: str) -> bool:
         """Start on the node where free GPUs and those of the best partners are enough whose last
         one is best; false where there is none."""
-        sizes: dict[int, Option] = {}
-        for option in world.options(job_id):
-            sizes.setdefault(option.mode.gpus, option)
-        for option in sizes.values():
+        for option in _of_each_size(world, job_id).values():
             for way in ways_in_memory(world, job_id, option, sub_batches=self.sub_batches):
                 found: list[tuple[float, Overlap]] = []
                 for node, beside in hosts(world, job_id, way).items():
@@ -124,9 +121,7 @@ class SjfBsbf(PairPolicy):
         The less a running job has left, the better it is to wait for it: one that was not good
         enough is not looked at again, unless it may be believed to be longer later.
         """
-        sizes: dict[int, Option] = {}
-        for option in world.options(job_id):
-            sizes.setdefault(option.mode.gpus, option)
+        sizes = _of_each_size(world, job_id)
         seen = self._seen.get(job_id, 0) if world.estimates is None else 0
         again = [
             (partner, gpus)
@@ -174,3 +169,11 @@ class SjfBsbf(PairPolicy):
         running_s = world.expected_release_s(partner) - world.now_s
         shared_s = mean_finish_shared_s(new_s, running_s, *slower)
         return shared_s if shared_s < mean_finish_in_turn_s(alone_s, running_s) else None
+
+
+def _of_each_size(world: World, job_id: str) -> dict[int, Option]:
+    """Return the fastest option of each number of GPUs."""
+    sizes: dict[int, Option] = {}
+    for option in world.options(job_id):
+        sizes.setdefault(option.mode.gpus, option)
+    return sizes

@@ -19,7 +19,7 @@ class Srsf(Preemptive):
     def rank(self, world: World, job_id: str) -> float:
         """Return the GPU-seconds to completion in the fastest option, start-up and restore
         included."""
-        return world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+        return world.service_left_gpu_s(job_id)
 
     def rise_s(self, world: World, job_id: str) -> float:
         """Return when the job outruns what it is believed to be."""

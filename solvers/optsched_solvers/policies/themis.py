@@ -216,7 +216,7 @@ class Themis:
         for other in self._winners:
             if other in world.waiting and (match := world.fit(other, outlook.room)) is not None:
                 granted[other] = match
-                outlook.room.take(world.need(other, match[0]), match[1])
+                world.take(outlook.room, other, match)
         for other in self._worst_first(world, [other for other in ended if other not in stay]):
             hold = world.hold(other)
             if hold.partner is None and outlook.room.holds(hold.need, hold.placement):

@@ -19,5 +19,5 @@ class Wspt(ListScheduling):
     def rank(self, world: World, job_id: str) -> float:
         """Return the GPU-seconds in the fastest option for each unit of weight."""
         weight = world.job(job_id).weight
-        service = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
+        service = world.service_left_gpu_s(job_id)
         return service / weight if weight > 0 else math.inf

@@ -8,11 +8,11 @@ order of the jobs finds. What found no room is worth more the next time.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import mul
 
 import numpy as np
 
+from optsched.frozen import record
 from optsched.round.deadline import Deadline
 from optsched.round.held import SLACK
 from optsched.round.model import NO_OPTION, Floats, Ints, Kind, RoundModel
@@ -33,7 +33,7 @@ Item = tuple[int, int, float, int]
 """GPUs, ticks, what a unit is worth, and how many units there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Unit:
     """A part of a job that lies on one node, of one of the node classes of a mask, in a rack or
     (-1) anywhere."""

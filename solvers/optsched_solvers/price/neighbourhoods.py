@@ -15,12 +15,12 @@ Jobs that hold something elsewhere too, share GPUs, or mind who else is where st
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from optsched.frozen import record
 from optsched.physics.capacity import gpus_that_fit
 from optsched.round.held import SLACK, Part
 from optsched.round.model import NO_OPTION, Bools, Floats, Ints
@@ -60,7 +60,7 @@ Plan = dict[int, tuple[int, Taken | None]]
 """The option of each job that runs, and what it gets of nodes unless it is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Choice:
     """An option of a job and what it would get: `parts` of nodes, or where it is `split` as many
     of these as it has GPUs. `held` is what is put down of that, None where the job is kept."""

@@ -1,14 +1,14 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge
 
 from optsched.model.plan import CLOSED_GAP
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 from optsched.round.exact import program
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.place import Packing
@@ -71,7 +71,7 @@ class PriceSolver:
         """Support every round."""
         return None
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         core: Annotated[
             int, Ge(0), "Most options for which what is left of a round is solved exactly."

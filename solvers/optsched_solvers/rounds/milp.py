@@ -3,13 +3,12 @@ for any back end that a site has a licence for."""
 
 import re
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from optsched.plugins.options import PluginOptions
+from optsched.plugins.options import PluginOptions, declared_options
 from optsched.round.exact import program
 from optsched.round.model import Ints, Kind, RoundModel
 from optsched.round.realise import keep_all, realise
@@ -84,7 +83,7 @@ class MilpRoundSolver:
     title = "the round as a readable PuLP model, any MILP back end"
     needs = ("pulp",)
 
-    @dataclass(frozen=True, kw_only=True)
+    @declared_options
     class Options(PluginOptions):
         backend: Annotated[Backend, "cbc, highs, scip, gurobi, cplex, or what PuLP calls it."] = (
             "cbc"

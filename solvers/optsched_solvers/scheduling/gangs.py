@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from optsched.files import InstanceRef, instance_hash
+from optsched.files.certificate import Certificate, GangPrices
+
 from .lagrange import Floats, Ints, PriceBound
 
 AVERAGED = 0.95
@@ -25,6 +28,8 @@ FIRST, SLOWER = 0.4, 20.0
 many times less at the end."""
 FLOOR = 0.05
 """A price moves at least as one of this share of what it was at first."""
+DIGITS = 9
+"""Of each price in a certificate."""
 TIE = 1e-9
 """Prices of gangs that run are raised by this share, so that they win ties."""
 
@@ -105,15 +110,49 @@ class GangBound(PriceBound):
             left -= np.where(here, sizes[item], 0)
         return value[capacity, cell], held
 
-    def ascend_from(self, prices: Floats, done: Callable[[], float]) -> Iterator[float]:
-        """Yield the best bound after each step from prices by GPU type on, until `done`, from 0 to
-        1, says 1.
+    def of_gangs(self, prices: Floats) -> Floats:
+        """Return prices by GPU type as those of the gangs."""
+        return prices[self._kind] * self._size[:, None]
+
+    def certificate(self, prices: Floats) -> Certificate | None:
+        """Return the certificate of weighted completion times that prices of gangs are; None where
+        no job takes GPUs."""
+        rounded = np.array([float(f"{own:.{DIGITS}g}") for own in prices.ravel().tolist()])
+        prices = rounded.reshape(prices.shape)
+        value, _ = self.evaluate(prices)
+        instance = self.problem.instance
+        rows = [
+            GangPrices(
+                job=instance.jobs[job].id,
+                gpu_type=self.types[kind],
+                gpus=int(gpus),
+                per_s=tuple(own.tolist()),
+            )
+            for (job, kind, gpus), own in zip(self.gangs, prices, strict=True)
+            if gpus
+        ]
+        if not rows:
+            return None
+        return Certificate(
+            format="optsched-bound/1",
+            instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
+            objective="wct",
+            value=self.certain + value - 1e-9 * abs(value),
+            grid_s=tuple(self.grid_s.tolist()),
+            gangs=tuple(own for own in rows if any(own.per_s)) or tuple(rows[:1]),
+        )
+
+    def ascend_from(
+        self, prices: Floats, done: Callable[[], float]
+    ) -> Iterator[tuple[float, Floats]]:
+        """Yield the best bound and its prices after each step from prices by GPU type on, until
+        `done`, from 0 to 1, says 1.
 
         Steps are in the direction of the mean over those before, as the volume algorithm takes them
         (Barahona and Anbil, Mathematical Programming 87, 2000), in proportion to each price.
         """
-        first = prices[self._kind] * self._size[:, None]
-        own, steps = first, 0
+        own = found = first = self.of_gangs(prices)
+        steps = 0
         best, mean = self.evaluate(own)
         while (share := done()) < 1:
             step = FIRST / (1 + SLOWER * share)
@@ -124,5 +163,6 @@ class GangBound(PriceBound):
             steps += 1
             kept = min(AVERAGED, steps / (steps + 1))
             mean = kept * mean + (1 - kept) * excess
-            best = max(best, value)
-            yield best
+            if value > best:
+                best, found = value, own
+            yield best, found

@@ -14,9 +14,10 @@ is least here is a bound on every schedule.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice, product
 
+from optsched.frozen import record
 from optsched.objectives import SumOfJobs
 
 from .problem import Activity, Alternative, Choice, Problem, Schedule, Split
@@ -33,7 +34,7 @@ Held = tuple[tuple[int, Needs], ...]
 """Until when something is held, and how much of which rows; by end."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Way:
     """One alternative of a job on given nodes, for `length` ticks from `ready` on at the least."""
 
@@ -46,7 +47,7 @@ class Way:
     """Its cost by the tick at which it starts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """The listed jobs' costs, the start of the last of them, what is held from there on, and their
     choices, the last first."""

@@ -116,10 +116,9 @@ class _Levels:
         for g in rising.tolist():
             if g not in self.rows:
                 self._enter(g)
-        for g, row in self.rows.items():
-            row.SetLb(float(level[g]) * (1 - ROUNDING))
-            row.SetCoefficient(self.rise, -float(weight[g]))
-            self.lift[g].SetUb(0.0)
+        self._keep(level, weight)
+        for lift in self.lift.values():
+            lift.SetUb(0.0)
         self._maximise([self.rise])
         return float(self.rise.solution_value())
 
@@ -127,15 +126,19 @@ class _Levels:
         """Return how far those that rise can rise further while all keep their levels, as a share
         of what counts."""
         most = np.maximum(SLACK * level, LEAST_SLACK * level.max(initial=1.0))
-        for g, row in self.rows.items():
-            row.SetLb(float(level[g]) * (1 - ROUNDING))
-            row.SetCoefficient(self.rise, 0.0)
+        self._keep(level, np.zeros_like(level))
         for g in rising.tolist():
             self.lift[g].SetUb(float(most[g]))
         self._maximise([self.lift[g] for g in rising.tolist()])
         lifts = np.array([self.lift[g].solution_value() for g in rising.tolist()])
         share: Floats = lifts / most[rising]
         return share
+
+    def _keep(self, level: Floats, weight: Floats) -> None:
+        """Keep each group at its level, and above it by its weight times the common rise."""
+        for g, row in self.rows.items():
+            row.SetLb(float(level[g]) * (1 - ROUNDING))
+            row.SetCoefficient(self.rise, -float(weight[g]))
 
     def _maximise(self, variables: list[Any]) -> None:
         objective = self.lp.Objective()

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
+from optsched.frozen import record
 from optsched.model.instance import Placement
 from optsched.model.job import Job, Mode
 from optsched.objectives import Objective
@@ -36,7 +37,7 @@ Outline = tuple[Mapping[str, float], Collection[str]]
 """About when each job starts, and which running jobs are preempted now."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Agenda:
     """A plan: when, in which mode and where jobs start, and when each completes."""
 

@@ -38,7 +38,7 @@ def claim_what_they_leave(trial: Trial) -> None:
     def claim(job_id: str) -> bool:
         fit = trial.fit(job_id, room)
         if fit is not None:
-            room.take(trial.need(job_id, fit[0]), fit[1])
+            trial.take(room, job_id, fit)
             trial.claim(job_id, *fit)
         return fit is not None
 

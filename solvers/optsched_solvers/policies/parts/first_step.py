@@ -1,14 +1,13 @@
 """First steps that a policy tries before it takes one, and what is known of each."""
 
-from dataclasses import dataclass
-
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
 from optsched.driver.trial import Trial
+from optsched.frozen import record
 from optsched.round.plan import RoundSolution
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """A first step that was tried, and the round that it came from with what was solved there.
 
@@ -23,7 +22,7 @@ class Step:
     plan_gap: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoundRecord:
     """One decision: when, of how many jobs, how good and how sure its starts are (None where they
     are those of a plan, not of a round), and what is known of the plan that it leads to (see

@@ -61,8 +61,7 @@ class KeptPlaces:
                 return
             if not before_higher and _is_outranked(world, kept.job):
                 return
-            claimed = {slot.node for _, placement in world.claims.values() for slot in placement}
-            if any(slot.node in claimed for slot in kept.placement):
+            if not _claimed_nodes(world).isdisjoint(slot.node for slot in kept.placement):
                 return  # what is free there now may be part of a claim
             if not world.free.holds(world.need(kept.job, kept.option), kept.placement):
                 self._clear(world, kept)
@@ -85,13 +84,13 @@ class KeptPlaces:
         """Start whatever fits beside what is claimed and reserved, the most weight per GPU and
         second first."""
         room = world.free.copy()
-        for node in {slot.node for _, placement in world.claims.values() for slot in placement}:
+        for node in _claimed_nodes(world):
             room.lose(node)
 
         def start(job_id: str) -> bool:
             fit = self.reservations.fit(world, job_id, room)
             if fit is not None:
-                room.take(world.need(job_id, fit[0]), fit[1])
+                world.take(room, job_id, fit)
                 self.start(world, job_id, *fit)
             return fit is not None
 
@@ -140,8 +139,12 @@ class KeptPlaces:
         return math.inf if kept is None else world.rank(kept.job)
 
 
+def _claimed_nodes(world: World) -> set[str]:
+    return {slot.node for _, placement in world.claims.values() for slot in placement}
+
+
 def _density(world: World, job_id: str) -> float:
-    return world.job(job_id).weight / (world.service_gpus(job_id) * world.fastest_finish_s(job_id))
+    return world.job(job_id).weight / world.service_left_gpu_s(job_id)
 
 
 def _is_outranked(world: World, job_id: str) -> bool:

@@ -5,6 +5,7 @@ from optsched.driver.view import Fit
 from optsched.driver.world import World
 
 from .demand_queue import DemandQueue, arrival_key
+from .starting import start_at
 
 
 class ListScheduling:
@@ -53,10 +54,7 @@ class ListScheduling:
 
     def start(self, world: World, job_id: str) -> bool:
         """Start a waiting job if it finds a place; return whether it has."""
-        fit = self.find(world, job_id)
-        if fit is not None:
-            world.start(job_id, *fit)
-        return fit is not None
+        return start_at(world, job_id, self.find(world, job_id))
 
     def decide(self, world: World) -> None:
         """Start every job that finds a place, in order."""

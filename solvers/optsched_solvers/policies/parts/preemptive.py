@@ -184,7 +184,7 @@ class Moment:
             fit = None if self.soon is None else self.fit(job_id, self.soon.room)
             if fit is not None and self.soon is not None:
                 queue.pop()
-                self.soon.room.take(world.need(job_id, fit[0]), fit[1])
+                world.take(self.soon.room, job_id, fit)
                 self._claimed.append(fit[1])
                 if self._room is not None:
                     self._room.meet(world.free, self.soon.room, fit[1])

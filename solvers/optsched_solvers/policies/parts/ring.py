@@ -4,7 +4,7 @@ workers of each ring for one slot."""
 from collections.abc import Mapping, Sequence
 
 from optsched.frozen import frozen
-from optsched.model.job import Elastic, Job
+from optsched.model.job import Job, most_gpus
 from optsched.physics import Span, locality_rate
 
 from .configuration_choice import Configuration, choose
@@ -48,7 +48,7 @@ def ring_of(job: Job) -> Ring:
     spans is exchange.
     """
     profile = job.profile
-    workers = job.gpus.max if isinstance(job.gpus, Elastic) else job.gpus
+    workers = most_gpus(job)
     rates = {spread: locality_rate(profile, spread) for spread in SPANS}
     step_s = {spread: 1.0 / rate for spread, rate in rates.items() if rate > 0}
     fastest_s = min(step_s.values(), default=1.0)

@@ -9,12 +9,16 @@ from optsched.driver.world import World
 from .demand_queue import in_order
 
 
-def start_fitting(world: World, job_id: str) -> bool:
-    """Start a waiting job if it fits what is free; return whether it does."""
-    fit = world.fit(job_id)
+def start_at(world: World, job_id: str, fit: Fit | None) -> bool:
+    """Start a waiting job where it was found to fit; return whether it was."""
     if fit is not None:
         world.start(job_id, *fit)
     return fit is not None
+
+
+def start_fitting(world: World, job_id: str) -> bool:
+    """Start a waiting job if it fits what is free; return whether it does."""
+    return start_at(world, job_id, world.fit(job_id))
 
 
 def is_free(world: World, job_id: str, fit: Fit) -> bool:

@@ -205,15 +205,13 @@ class _Search:
 
 def _root(errors: Floats) -> float:
     """Return the root of the mean square, its square over `RESIDUAL` where that is less."""
-    if not errors.size:
-        return 0.0
-    mean = float((errors**2).mean())
-    return math.sqrt(mean + RESIDUAL**2) - RESIDUAL
+    return _rounded_root(errors) - RESIDUAL if errors.size else 0.0
 
 
 def _weight(errors: Floats) -> float:
     """Return the weight of an error by which the sum of squares has the slope of the root."""
-    if not errors.size:
-        return 0.0
-    mean = float((errors**2).mean())
-    return 1.0 / math.sqrt(2.0 * errors.size * math.sqrt(mean + RESIDUAL**2))
+    return 1.0 / math.sqrt(2.0 * errors.size * _rounded_root(errors)) if errors.size else 0.0
+
+
+def _rounded_root(errors: Floats) -> float:
+    return math.sqrt(float((errors**2).mean()) + RESIDUAL**2)

@@ -185,7 +185,7 @@ class PickedFirst:
 def wfp(world: World, visible: list[str]) -> Floats:
     """Return (waiting time / run time)^3 x GPUs; RLTune's public code takes the waiting time from a
     start that has not been, here it is the time waited."""
-    run_s = np.array([world.fastest_finish_s(job_id) for job_id in visible])
+    run_s = _finish_s(world, visible)
     waited_s = np.array([world.now_s - world.job(job_id).submit_s for job_id in visible])
     urgency: Floats = np.power(waited_s / run_s, 3) * _gpus(world, visible)
     return urgency
@@ -193,7 +193,7 @@ def wfp(world: World, visible: list[str]) -> Floats:
 
 def f1(world: World, visible: list[str]) -> Floats:
     """Return -(log10(run time) x GPUs + 870 log10(submission)), as RLTune's public code has it."""
-    run_s = np.array([world.fastest_finish_s(job_id) for job_id in visible])
+    run_s = _finish_s(world, visible)
     submit_s = np.array([world.job(job_id).submit_s - world.instance.now_s for job_id in visible])
     since = np.where(submit_s > 0, submit_s, 0.1)
     scores: Floats = -(np.log10(run_s) * _gpus(world, visible) + 870.0 * np.log10(since))
@@ -208,6 +208,10 @@ def smallest(world: World, visible: list[str]) -> Floats:
 
 RULES = {"wfp": wfp, "f1": f1, "smallest": smallest}
 """Rules that score in place of the network."""
+
+
+def _finish_s(world: World, visible: list[str]) -> Floats:
+    return np.array([world.fastest_finish_s(job_id) for job_id in visible])
 
 
 def _gpus(world: World, visible: list[str]) -> Floats:
