@@ -80,22 +80,19 @@ class Quantile:
         for kinds in ((ahead,), range(len(AHEAD_S) + 1)):
             came = [own for kind in kinds for own in self._ratios.get(kind, ())]
             pending = [own for own in self._all_pending() if own.ahead in kinds]
-            overdue = sum(own.missed for own in pending)
-            if overdue + self._evidence(came) >= FEW:
+            if self._evidence(came, [own.made_s for own in pending if own.missed]) >= FEW:
                 so_far = [max(0.0, self._now_s - own.made_s) / own.drawn_s for own in pending]
                 return censored_quantile([ratio for _, ratio in came], so_far, self.share)
         return 1.0
 
-    def _evidence(self, came: Iterable[tuple[float, float]]) -> int:
-        """Return how many outcomes count: all that came later than the draws say where that is not
-        to happen often, of others one for each occasion."""
-        of_occasions, late = list[float](), 0
-        for made_s, ratio in came:
-            if ratio > 1 and self.share > 0.5:
-                late += 1
-            else:
-                of_occasions.append(made_s)
-        return late + occasions(of_occasions)
+    def _evidence(self, came: Iterable[tuple[float, float]], overdue_s: Iterable[float]) -> int:
+        """Return how many outcomes count: one for each occasion, and each that is later than the
+        draws say where that is not to happen often."""
+        late = [*overdue_s, *(made_s for made_s, ratio in came if ratio > 1)]
+        in_time = (made_s for made_s, ratio in came if ratio <= 1)
+        if self.share > 0.5:
+            return len(late) + occasions(in_time)
+        return occasions((*late, *in_time))
 
     def _all_pending(self) -> Iterator[Given]:
         return (own for given in self._pending.values() for own in given)

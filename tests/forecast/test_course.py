@@ -181,8 +181,8 @@ def test_who_loses_least_on_the_slower_gpus_starts_there() -> None:
 
 
 def test_errors_that_went_together_are_drawn_together() -> None:
-    """Eight jobs run, and a gang waits for all of them to end: where their errors go together, it
-    may start early or late."""
+    """A gang waits for eight jobs to end, of which each is short with 70 %: one is nearly always
+    long, unless their errors go together."""
     nodes = (Node(name="n", gpu_type="x", gpus=8),)
     jobs = tuple(Job(id=f"j{i}", duration_s=100.0, submit_s=0.0) for i in range(8))
     gang = Job(id="gang", gpus=8, duration_s=10.0, submit_s=0.0)
@@ -195,14 +195,13 @@ def test_errors_that_went_together_are_drawn_together() -> None:
         cluster=Cluster(nodes=nodes), jobs=(*jobs, gang), running=running, suspended=()
     )
     starts = {}
-    for name, ratios in (("together", (0.5,) * 25 + (1.5,) * 25), ("apart", (0.5, 1.5) * 25)):
+    mixed = (0.5, 1.5, 0.5, 0.5, 1.5, 0.5, 0.5, 1.5, 0.5, 0.5) * 5
+    for name, ratios in (("together", sorted(mixed)), ("apart", mixed)):
         errors = RunTimeErrors()
         for ratio in ratios:
             errors.add(SURE, 1.0, ratio)
         starts[name] = forecast(question(whole, errors=errors))["gang"].start_p50_s
-    assert starts["together"] == pytest.approx(150.0) or starts["together"] == pytest.approx(50.0)
-    assert starts["apart"] == pytest.approx(150.0)
-    assert errors.alike(SURE) == 0.0
+    assert starts == {"together": pytest.approx(50.0), "apart": pytest.approx(150.0)}
 
 
 def test_none_for_nobody() -> None:
