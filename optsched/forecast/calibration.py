@@ -85,7 +85,7 @@ class Quantile:
                 return censored_quantile([ratio for _, ratio in came], so_far, self.share)
         return 1.0
 
-    def _evidence(self, came: Iterable[tuple[float, float]], overdue_s: Iterable[float]) -> int:
+    def _evidence(self, came: list[tuple[float, float]], overdue_s: list[float]) -> int:
         """Return how many outcomes count: one for each occasion, and each that is later than the
         draws say where that is not to happen often."""
         late = [*overdue_s, *(made_s for made_s, ratio in came if ratio > 1)]
