@@ -244,6 +244,12 @@ class RoundModel:
         best = np.maximum.reduceat(reduced, self.options.first[:-1])
         return np.where(self.must, best, np.maximum(best, 0.0))
 
+    def best_options(self, reduced: Floats) -> Ints:
+        """Return the option of largest reduced value of each job, the first of equals; -1 where
+        none is above 0."""
+        best, option = self.options.best(reduced)
+        return np.where(self.must | (best > 0), option, NO_OPTION)
+
     @cached_property
     def kept_number(self) -> dict[int, int]:
         """Return the position of each running job among them."""

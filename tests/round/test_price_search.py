@@ -272,12 +272,31 @@ def test_generated_columns_end_at_the_linear_relaxation(instance: Instance, star
         return
     *_, planes = dual._cutting_planes(model, dual.first_prices(model), lambda: 60.0, (1e-9,), 0.0)
     prices = np.full(len(model.rows.limits), start)
-    _, bound, weights, _ = by_columns(model, prices, 1.0, 1e-9, lambda: 60.0)
+    *_, (_, bound, weights, _) = by_columns(model, prices, 1.0, (1e-9,), lambda: 60.0)
     assert bound <= planes.bound + 1e-5 * max(1.0, abs(planes.bound))
     assert at_least(bound, maximise(program(model_of(instance)), 60.0).value)
     if weights is not None:
         taken = np.bincount(model.options.job, weights=weights, minlength=len(model.jobs))
         assert (taken <= 1 + 1e-6).all() and (taken[model.must] >= 1 - 1e-6).all()
+
+
+@settings(PATIENT, max_examples=30)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=(1, 2, 3, 4)), st.floats(0.0, 2.0))
+def test_prices_of_another_round_are_only_a_start(instance: Instance, price: float) -> None:
+    """However wrong they are, what is proved holds, and the same is found as without them."""
+    model = model_of(instance)
+    assume(model.jobs and combinations_of(model) <= 20_000)
+    known = {row.name: price * model.options.value.max() for row in model.rows.limits}
+    found = []
+    for prices in (known, {}):
+        packings: list[Packing] = []
+        bounds: list[float] = []
+        SOLVER.solve(replace(request_of(model, packings, bounds), prices=prices))
+        assert not any(verify_round(instance, job_rounds(packing)) for packing in packings)
+        found.append((max(packing.worth() for packing in packings), min(bounds)))
+    (value, bound), (cold_value, cold_bound) = found
+    assert at_least(bound, best_round(model)[0])
+    assert value == pytest.approx(cold_value) and bound == pytest.approx(cold_bound)
 
 
 class Clock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.frozen import entity
-from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
+from optsched.round.model import Floats, Ints, RoundModel
 
 from .columns import by_columns
 
@@ -22,6 +22,8 @@ PLANES_MISSES = 3
 """Trials in a row without success before the trust region shrinks."""
 PLANES_LOOK = 50
 """Fewest cuts after which prices that are not the best yet are told: fewer take no time."""
+SLACK = 1e-9
+"""Excess over the capacity of a row that is taken for rounding."""
 MANY_ROWS = 40
 """Most rows for cutting planes."""
 MANY_JOBS = 20_000
@@ -61,7 +63,7 @@ def relaxed(model: RoundModel, prices: Floats) -> tuple[float, Floats, Ints]:
     """Return the Lagrangian bound at `prices`, its slope (capacity less usage) and the option each
     job takes."""
     reduced = model.reduced_values(prices)
-    chosen = best_options(model, reduced)
+    chosen = model.best_options(reduced)
     taken = chosen[chosen >= 0]
     bound = float(np.sum(model.rows.capacity * prices) + reduced[taken].sum())
     return bound, model.rows.capacity - model.usage(taken), chosen
@@ -71,13 +73,6 @@ def priced_once(model: RoundModel, prices: Floats) -> Prices:
     """Return what given prices say."""
     bound, _, chosen = relaxed(model, prices)
     return Prices(prices, bound, _taken(model, chosen), 1)
-
-
-def best_options(model: RoundModel, reduced: Floats) -> Ints:
-    """Return the option of largest reduced value of each job, the first of equals; -1 where none is
-    above 0."""
-    best, option = model.options.best(reduced)
-    return np.where(model.must | (best > 0), option, NO_OPTION)
 
 
 def first_prices(model: RoundModel) -> Floats:
@@ -132,11 +127,42 @@ def _steps(
         return
     rough = next(_volume(model, prices, left_s, tolerances, floor))
     yield rough
+    yield from _columns(model, rough, left_s, tolerances[-1:], floor)
+
+
+def _columns(
+    model: RoundModel,
+    rough: Prices,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float],
+    floor: float,
+    plan: Ints | None = None,
+) -> Iterator[Prices]:
+    """Generate columns from rough prices on."""
     size = stake(model, rough.bound, floor)
-    unit, within = size / len(model.jobs), tolerances[-1] * size
-    best, bound, weights, priced = by_columns(model, rough.prices, unit, within, left_s)
-    weights = rough.weights if weights is None else weights
-    yield Prices(best, bound, weights, rough.cuts + priced)
+    unit, within = size / len(model.jobs), [part * size for part in tolerances]
+    for found in by_columns(model, rough.prices, unit, within, left_s, plan):
+        prices, bound, weights, priced = found
+        weights = rough.weights if weights is None else weights
+        yield Prices(prices, bound, weights, rough.cuts + priced)
+
+
+def improve(
+    model: RoundModel,
+    last: Floats,
+    plan: Ints,
+    left_s: Callable[[], float],
+    tolerances: Sequence[float],
+) -> Iterator[Prices]:
+    """Minimise the Lagrangian bound as `optimise` does, from prices that were the best of a round
+    much like this one: few jobs would rather not do what they do in a `plan`, and the linear
+    program over these is small. Where running jobs hold more than the rows have, the plan is none,
+    and `optimise` does it."""
+    rough, floor = priced_once(model, last), max(0.0, model.worth(plan))
+    if (model.usage(plan[plan >= 0]) > model.rows.capacity * (1 + SLACK) + SLACK).any():
+        yield from optimise(model, last, left_s, tolerances, floor)
+        return
+    yield from _columns(model, rough, left_s, tolerances, floor, plan)
 
 
 def stake(model: RoundModel, bound: float, floor: float) -> float:

@@ -9,8 +9,6 @@ from optsched.round.deadline import NEVER, Deadline
 from optsched.round.model import NO_OPTION, Floats, Ints, Kind, RoundModel
 from optsched.round.place import regret
 
-from .dual import best_options
-
 LOOKS_EVERY = 64
 """After so many jobs the clock is looked at."""
 
@@ -106,7 +104,9 @@ def _all_fit(model: RoundModel, options: Ints, left: Floats) -> int:
 
 
 def preferred(model: RoundModel, reduced: Floats, weights: Floats) -> Ints:
-    """Return the option that relaxed solutions take at least half of the time; where there is none,
-    that of largest reduced value, or -1."""
+    """Return the option that relaxed solutions take at least half of the time, or -1 where they
+    leave a job out as often; else that of largest reduced value, or -1."""
     most, option = model.options.best(weights)
-    return np.where(most >= 0.5, option, best_options(model, reduced))
+    taken = np.bincount(model.options.job, weights=weights, minlength=len(model.jobs))
+    other = np.where(model.must | (taken > 0.5), model.best_options(reduced), NO_OPTION)
+    return np.where(most >= 0.5, option, other)

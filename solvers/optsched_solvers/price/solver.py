@@ -17,7 +17,7 @@ from optsched.round.solver import RoundRequest
 
 from ..native.within import within
 from .core import Core, core, neighbourhood
-from .dual import Prices, first_prices, optimise, priced_once
+from .dual import Prices, first_prices, improve, optimise, priced_once
 from .guests import with_guest_rows
 from .knapsacks import Knapsacks
 from .neighbourhoods import Neighbourhoods
@@ -49,7 +49,7 @@ NEARBY = 10
 the last prices to be good enough."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to
-three."""
+three; and not at all where a plan in hand is good enough already: packing takes too long."""
 HAND_OVER_S = 4e-6
 """Seconds that it takes to hand over one entry of a program, during which nothing can be
 interrupted."""
@@ -98,8 +98,8 @@ class _Search:
         self._packing_s = 0.0
         self._tried_evenly = False
         self._lost: tuple[Ints, Floats] | None = None
-        many = len(self._model.options.value) > FEW_OPTIONS
-        self._tries = FEW_TRIES if many else MORE_TRIES
+        self._is_large = len(self._model.options.value) > FEW_OPTIONS
+        self._tries = FEW_TRIES if self._is_large else MORE_TRIES
 
     def run(self) -> None:
         """Search, and if there is time left, put once more on nodes what found no room."""
@@ -108,22 +108,29 @@ class _Search:
 
     def _search(self) -> None:
         """Try what the prices of the last round say of each job where little has changed; then find
-        prices, coarse ones first, and decide what they leave in doubt by exact programs. What comes
-        next does not depend on the time that is left: more time means more steps."""
+        prices, coarse ones first, or better ones than these, and decide what they leave in doubt by
+        exact programs. What comes next does not depend on the time that is left: more time means
+        more steps."""
         last = _start(self._priced, self._request.prices)
         prices = first_prices(self._priced) if last is None else last
         self._prove(self._priced.bound(prices), "prices", prices)
         self._keep_all()
-        if self._left_s() < 0:
+        if self._left_s() < 0 or (self._is_large and self._is_done()):
             return
-        near = self._bound - self._value <= NEARBY * self._tolerance()
+        near = self._bound - self._value <= NEARBY * self._tolerance() and not self._is_large
         if last is not None and near and self._is_enough(priced_once(self._priced, last)):
             return
         finest = FINE if len(self._model.options.value) > TINY_OPTIONS else COARSE
         coarse = (max(least, finest, GAP_SHARE * self._request.gap) for least in COARSER)
         tolerances = tuple(dict.fromkeys((*coarse, finest)))
-        floor = max(0.0, self._value)
-        for latest in optimise(self._priced, prices, self._left_s, tolerances, floor):
+        if last is None or self._best is None:
+            floor = max(0.0, self._value)
+            found = optimise(self._priced, prices, self._left_s, tolerances, floor)
+        else:
+            found = improve(
+                self._priced, last, self._best.chosen, self._left_s, tolerances[1:] or tolerances
+            )
+        for latest in found:
             if self._is_enough(latest) or self._decide(latest, FIRST_CORE):
                 return
         size = FIRST_CORE
@@ -136,7 +143,7 @@ class _Search:
         """Report what prices prove, and put on nodes what they say; return whether nothing is left
         to do, or no time."""
         self._prove(latest.bound, "prices", latest.prices)
-        if self._left_s() < 0:
+        if self._left_s() < 0 or (self._is_large and self._is_done()):
             return True
         self._prove(quota_bound(self._priced, latest.prices), "prices and quotas")
         self._round(latest)
