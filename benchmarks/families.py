@@ -336,6 +336,14 @@ def _row(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the rounds of a family come to together; a gap below `LEAST_GAP` counts as
     that."""
     gaps = [max(LEAST_GAP, line["gap"]) for line in lines]
+    shares = [line["next_share"] for line in lines if "next_share" in line]
+    both = {}
+    if shares:
+        both = {
+            "median_next_share": round(statistics.median(shares), 2),
+            "worst_next_share": round(max(shares), 2),
+            "next_gap": round(max(LEAST_GAP, *(line["next_gap"] for line in lines)), 6),
+        }
     row = {what: lines[0][what] for what in ("family", "jobs", "gpus", "budget_s", "wanted")}
     return row | {
         "seeds": len(lines),
@@ -343,6 +351,7 @@ def _row(lines: list[dict[str, Any]]) -> dict[str, Any]:
         "worst_gap": round(max(gaps), 6),
         "reached": sum(line["reached"] for line in lines),
         "cpu_s": max(line["cpu_s"] for line in lines),
+        **both,
     }
 
 

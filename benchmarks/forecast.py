@@ -310,7 +310,7 @@ def main() -> None:
     instance = instance_of(given.trace, given.jobs, given.profiles, sharing=False)
     asked, watched = run(instance, given.known)
     if given.keep:
-        rows = [(own.job, own.made_s, own.raw, own.easy_s) for own in asked]
+        rows = [(own.job, own.made_s, own.raw, own.easy_s, own.start_s) for own in asked]
         given.keep.write_bytes(pickle.dumps((rows, watched.start_s, watched.end_s)))
     about = {"benchmark": "forecast", "trace": given.trace, "jobs": len(watched.end_s)}
     about |= {"profiles": given.profiles, "known": given.known or "nothing"}

@@ -76,7 +76,7 @@ def carried_out(instance: Instance, found: RoundSolution, share: float) -> Insta
     for entry in found.jobs:
         before = instance.running_job.get(entry.id)
         if entry.decision == "continue" and before is not None:
-            running.append(before)
+            running.append(replace(before, mode=entry.mode or before.mode))
         elif entry.mode is not None:
             running.append(
                 Running(
@@ -101,8 +101,16 @@ def carried_out(instance: Instance, found: RoundSolution, share: float) -> Insta
         instance,
         jobs=(*(job for job in instance.jobs if job.id not in gone), *new),
         suspended=tuple(suspended),
-        running=tuple(entry for entry in running if entry.job in stay),
+        running=tuple(_alone(entry, stay) for entry in running if entry.job in stay),
     )
+
+
+def _alone(entry: Running, stay: set[str]) -> Running:
+    """A running job, without its sharing partner if that is gone."""
+    partner = entry.mode.share_with
+    if partner is None or partner in stay:
+        return entry
+    return replace(entry, mode=entry.mode.unshared)
 
 
 def measure(

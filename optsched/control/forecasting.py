@@ -54,9 +54,6 @@ KEPT_S = 600.0
 """How often what was learned of forecasts is written to the disk."""
 WINDOW_S, LATELY = 7 * DAY_S, 500
 """Jobs to come are like those of the last days, at most so many."""
-IN_PLACE_OF_ROUNDS = "wspt"
-"""The policy that stands for rounds: a list rule in the order that prices give where there is one
-scarce capacity."""
 FILE = "forecast.json"
 STEPS_S = (300.0, 900.0, 1800.0, 3600.0, 4 * 3600.0)
 """To how much the times are rounded that the cluster manager tells."""
@@ -316,7 +313,7 @@ def question_of(seen: Seen, instance: Instance) -> Question:
             before_s=tuple(max(0.0, now.now_s - own.submit_s) for own, _ in seen.came),
             window_s=_window_s(seen),
         ),
-        policy=IN_PLACE_OF_ROUNDS if rounds else now.policy.name,
+        policy=None if rounds else now.policy.name,
         options={} if rounds else now.policy.options,
         objective=now.objective,
         kept=now.kept if rounds else None,

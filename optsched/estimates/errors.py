@@ -1,6 +1,7 @@
 """How far beliefs about run times are off, as distributions to draw from."""
 
 import math
+import statistics
 from bisect import bisect_right
 from collections import deque
 from statistics import NormalDist
@@ -42,6 +43,7 @@ class RunTimeErrors:
     def __init__(self) -> None:
         self._of: dict[Kind, deque[float]] = {}
         self._sorted: dict[Kind, list[float]] = {}
+        self._alike: dict[Kind, float] = {}
 
     def add(self, kind: Kind, believed_s: float, worked_s: float) -> None:
         """Add a job that has completed."""
@@ -49,6 +51,7 @@ class RunTimeErrors:
         if math.isfinite(ratio) and ratio > 0:
             self._of.setdefault(kind, deque(maxlen=NEWEST)).append(ratio)
             self._sorted.pop(kind, None)
+            self._alike.pop(kind, None)
 
     def copy(self) -> "RunTimeErrors":
         """Return a copy."""
@@ -62,6 +65,18 @@ class RunTimeErrors:
         if known is None:
             seen = self._of.get(kind, ())
             known = self._sorted[kind] = sorted((*seen, *(ASSUMED if len(seen) < FEW else ())))
+        return known
+
+    def alike(self, kind: Kind) -> float:
+        """Return how far the errors of jobs that ended one after the other went together: the
+        correlation of their logarithms, at least 0; 0 where few are known."""
+        known = self._alike.get(kind)
+        if known is None:
+            logs = [math.log(ratio) for ratio in self._of.get(kind, ())]
+            known = 0.0
+            if len(logs) >= FEW and min(logs) < max(logs):
+                known = max(0.0, statistics.correlation(logs[:-1], logs[1:]))
+            self._alike[kind] = known
         return known
 
     def left_s(self, belief: Belief, done_s: float, left_s: float, level: float) -> float:

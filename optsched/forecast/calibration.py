@@ -18,6 +18,9 @@ NEWEST = 300
 FEW = 9
 """With fewer outcomes of forecasts as far ahead those of all are taken: of fewer there is no 90 %
 quantile."""
+OCCASION_S = 3600.0
+"""Outcomes of forecasts that were made within so long count as one: jobs that come at once wait for
+one reason. To be cautious, what came later than a 90 % quantile counts even so."""
 AHEAD_S = (600.0, 3600.0, 4 * 3600.0, 86400.0)
 """Forecasts are compared with others that look about as far ahead: limits of their medians."""
 LEAST_S = 60.0
@@ -51,17 +54,17 @@ class Quantile:
     for forecasts that look about as far ahead (conformal prediction: Vovk, Gammerman and Shafer,
     Algorithmic Learning in a Random World, 2005); events that are yet to come have taken as long as
     they have at least (Kaplan and Meier, Journal of the American Statistical Association 53, 1958).
-    As times change it is told times another factor, whose logarithm rises by `STEP` x `share` with
-    each forecast that did not hold and falls by `STEP` x (1 - `share`) with each that did (quantile
-    tracking: Angelopoulos, Candès and Tibshirani, NeurIPS 2023). A forecast that can hold no more
-    counts at once.
+    As times change it is told times another factor for forecasts that look about as far ahead. Its
+    logarithm rises by `STEP` x `share` with each of them that did not hold and falls by `STEP` x (1
+    - `share`) with each that did (quantile tracking: Angelopoulos, Candès and Tibshirani, NeurIPS
+    2023). A forecast that can hold no more counts at once.
     """
 
     def __init__(self, share: float) -> None:
         self.share = share
-        self.steps = 0.0
+        self.steps = [0.0] * (len(AHEAD_S) + 1)
         self.held: deque[bool] = deque(maxlen=10 * NEWEST)
-        self._ratios: dict[int, deque[float]] = {}
+        self._ratios: dict[int, deque[tuple[float, float]]] = {}
         self._pending: dict[str, list[Given]] = {}
         self._waiting = 0
         self._now_s = -math.inf
@@ -71,16 +74,25 @@ class Quantile:
         """Return the time to tell where the draws say `drawn_s`."""
         if ahead not in self._factors:
             self._factors[ahead] = self._factor(ahead)
-        return max(drawn_s, LEAST_S) * self._factors[ahead] * math.exp(STEP * self.steps)
+        return max(drawn_s, LEAST_S) * self._factors[ahead] * math.exp(STEP * self.steps[ahead])
 
     def _factor(self, ahead: int) -> float:
         for kinds in ((ahead,), range(len(AHEAD_S) + 1)):
-            came = [ratio for kind in kinds for ratio in self._ratios.get(kind, ())]
+            came = [own for kind in kinds for own in self._ratios.get(kind, ())]
             pending = [own for own in self._all_pending() if own.ahead in kinds]
-            if len(came) + sum(own.missed for own in pending) >= FEW:
+            if self._evidence(came, [own.made_s for own in pending if own.missed]) >= FEW:
                 so_far = [max(0.0, self._now_s - own.made_s) / own.drawn_s for own in pending]
-                return censored_quantile(came, so_far, self.share)
+                return censored_quantile([ratio for _, ratio in came], so_far, self.share)
         return 1.0
+
+    def _evidence(self, came: list[tuple[float, float]], overdue_s: list[float]) -> int:
+        """Return how many outcomes count: one for each occasion, and each that is later than the
+        draws say where that is not to happen often."""
+        late = [*overdue_s, *(made_s for made_s, ratio in came if ratio > 1)]
+        in_time = (made_s for made_s, ratio in came if ratio <= 1)
+        if self.share > 0.5:
+            return len(late) + occasions(in_time)
+        return occasions((*late, *in_time))
 
     def _all_pending(self) -> Iterator[Given]:
         return (own for given in self._pending.values() for own in given)
@@ -98,9 +110,9 @@ class Quantile:
         for own in self.forget(job):
             took_s = max(0.0, at_s - own.made_s)
             if not own.missed:
-                self._count(held=took_s <= own.told_s)
+                self._count(own, held=took_s <= own.told_s)
             ratios = self._ratios.setdefault(own.ahead, deque(maxlen=NEWEST))
-            ratios.append(max(took_s, LEAST_S) / own.drawn_s)
+            ratios.append((own.made_s, max(took_s, LEAST_S) / own.drawn_s))
 
     def forget(self, job: str) -> list[Given]:
         """Drop and return the forecasts of a job."""
@@ -116,12 +128,12 @@ class Quantile:
         for given in self._pending.values():
             for i, own in enumerate(given):
                 if not own.missed and now_s - own.made_s > own.told_s:
-                    self._count(held=False)
+                    self._count(own, held=False)
                     given[i] = replace(own, missed=True)
 
-    def _count(self, *, held: bool) -> None:
+    def _count(self, own: Given, *, held: bool) -> None:
         self.held.append(held)
-        self.steps = _within(self.steps + self.share - held)
+        self.steps[own.ahead] = _within(self.steps[own.ahead] + self.share - held)
 
     def plain(self) -> dict[str, Any]:
         """Return what was learned, to be written as JSON; forecasts that wait for their outcome are
@@ -131,15 +143,28 @@ class Quantile:
 
     def learn(self, plain: dict[str, Any]) -> None:
         """Take up what `plain` says."""
-        self.steps = _within(float(plain["steps"]))
+        steps = [_within(float(own)) for own in plain["steps"]]
+        if len(steps) != len(self.steps):
+            raise ValueError(f"{len(steps)} factors")
+        self.steps = steps
         self.held.extend(bool(held) for held in plain["held"])
         for ahead, ratios in plain["ratios"]:
             kept = self._ratios.setdefault(int(ahead), deque(maxlen=NEWEST))
-            kept.extend(ratio for ratio in map(float, ratios) if 0 < ratio < math.inf)
+            known = ((float(made_s), float(ratio)) for made_s, ratio in ratios)
+            kept.extend(own for own in known if 0 < own[1] < math.inf)
 
 
 def _within(steps: float) -> float:
     return min(MOST_STEPS, max(-MOST_STEPS, steps if math.isfinite(steps) else 0.0))
+
+
+def occasions(made_s: Iterable[float]) -> int:
+    """Return on how many occasions forecasts were made, at most `OCCASION_S` long each."""
+    count, since_s = 0, -math.inf
+    for at_s in sorted(made_s):
+        if at_s > since_s + OCCASION_S:
+            count, since_s = count + 1, at_s
+    return count
 
 
 def censored_quantile(came: Iterable[float], so_far: Iterable[float], share: float) -> float:

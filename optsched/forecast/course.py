@@ -16,7 +16,7 @@ from ..driver.reservation import Reservation
 from ..driver.snapshot import of_length, with_its_length
 from ..driver.state import Ending
 from ..driver.world import World
-from ..estimates.errors import Belief, RunTimeErrors
+from ..estimates.errors import NORMAL, Belief, Kind, RunTimeErrors
 from ..frozen import frozen, record
 from ..model.instance import Completed, Instance, Running
 from ..model.job import Job
@@ -24,6 +24,8 @@ from ..objectives import parse
 from ..plugins import registry
 from ..simulate.run import Simulation, StalledError
 
+IN_PLACE_OF_ROUNDS = "wspt"
+"""The policy that stands for rounds, which it can nearly do (`StandsForRounds`)."""
 DRAWS = 15
 """Courses of a forecast: the median is the 8th, the 90 % quantile the 14th."""
 HORIZON_S = 7 * 86400.0
@@ -55,14 +57,14 @@ class ToCome:
 @frozen
 class Question:
     """What a forecast is of. Of each job of the `instance` there is a belief; what it has done is
-    its work there less what is left. `policy` decides (a name and its options), by what is
-    believed, and leaves a place that is `kept` for a job to that one."""
+    its work there less what is left. `policy` decides (a name and its options, None for rounds), by
+    what is believed, and leaves a place that is `kept` for a job to that one."""
 
     instance: Instance
     beliefs: Mapping[str, Belief]
     errors: RunTimeErrors
     to_come: ToCome = ToCome()
-    policy: str = "wspt"
+    policy: str | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     objective: str = "wct"
     kept: Reservation | None = None
@@ -99,7 +101,7 @@ def forecast(question: Question) -> dict[str, Quantiles]:
     instance = question.instance
     if not instance.jobs:
         return {}
-    levels = {job.id: _levels(question, job.id) for job in instance.jobs}
+    levels = _levels(question)
     courses = [
         _course(question, {name: own[i] for name, own in levels.items()}, i)
         for i in range(question.draws)
@@ -110,11 +112,31 @@ def forecast(question: Question) -> dict[str, Quantiles]:
     return {job.id: Quantiles(*own) for job, own in zip(instance.jobs, columns, strict=True)}
 
 
-def _levels(question: Question, name: str) -> list[float]:
-    draws = question.draws
-    order = list(range(draws))
+def _levels(question: Question) -> dict[str, list[float]]:
+    """Return the levels at which the run time of each job is drawn. Those of beliefs of one kind go
+    together as far as their errors did (a Gaussian copula with one common factor)."""
+    common: dict[Kind, list[float]] = {}
+    levels = {}
+    for job in question.instance.jobs:
+        belief, own = question.beliefs[job.id], _spread(question, job.id)
+        alike = 0.0 if belief.measured else question.errors.alike(belief.kind)
+        if alike:
+            if belief.kind not in common:
+                common[belief.kind] = _spread(question, str(belief.kind))
+            both, apart = math.sqrt(alike), math.sqrt(1 - alike)
+            own = [
+                NORMAL.cdf(both * NORMAL.inv_cdf(of_all) + apart * NORMAL.inv_cdf(level))
+                for of_all, level in zip(common[belief.kind], own, strict=True)
+            ]
+        levels[job.id] = own
+    return levels
+
+
+def _spread(question: Question, name: str) -> list[float]:
+    """Return levels that are spread evenly over the draws, in an order of this name's own."""
+    order = list(range(question.draws))
     random.Random(f"{question.seed} {name}").shuffle(order)
-    return [(place + 0.5) / draws for place in order]
+    return [(place + 0.5) / question.draws for place in order]
 
 
 class _Believed:
@@ -152,7 +174,8 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
         to_come.append(job)
         believed_s[job.id] = belief.work_s
     believed = _Believed(believed_s, watched)
-    policy = registry.policy(question.policy, parse(question.objective), question.options)
+    name = question.policy or IN_PLACE_OF_ROUNDS
+    policy = registry.policy(name, parse(question.objective), question.options)
     simulation = Simulation(
         replace(instance, jobs=(*instance.jobs, *to_come)),
         policy,
@@ -160,8 +183,8 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
         **spaced(instance),
     )
     world, until_s = simulation.world, now_s + question.horizon_s
-    if isinstance(policy, KeepsPlace) and (kept := _kept(question.kept, world)) is not None:
-        policy.keep_place(kept)
+    if question.policy is None and isinstance(policy, StandsForRounds):
+        policy.stand_for_rounds(_kept(question.kept, world))
     with suppress(StalledError):  # who waits then never starts
         simulation.run(until=lambda: not believed.left or world.now_s > until_s)
     start_s, end_s = np.full(watched, math.inf), np.full(watched, math.inf)
@@ -181,11 +204,11 @@ def _course(question: Question, levels: Mapping[str, float], draw: int) -> tuple
 
 
 @runtime_checkable
-class KeepsPlace(Protocol):
-    """A policy that may be told to keep a place."""
+class StandsForRounds(Protocol):
+    """A policy that is quick and can decide nearly as rounds do."""
 
-    def keep_place(self, kept: Reservation) -> None:
-        """Keep a place for a job that waits, until it starts."""
+    def stand_for_rounds(self, kept: Reservation | None) -> None:
+        """Do so, and keep a place for a job that waits, if one is kept, until it starts."""
         ...
 
 

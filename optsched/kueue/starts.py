@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from ..control.beside import Beside, NoForecastError
-from ..control.forecasting import IN_PLACE_OF_ROUNDS, LIMIT_S, MOST_CPU, forecast_able, rounded_s
+from ..control.forecasting import LIMIT_S, MOST_CPU, forecast_able, rounded_s
 from ..errors import InputError
 from ..estimates.errors import Belief, RunTimeErrors
 from ..forecast.course import Question
@@ -47,7 +47,6 @@ class Starts:
             instance=instance,
             beliefs={job.id: Belief(job.work_s) for job in instance.jobs},
             errors=RunTimeErrors(),
-            policy=IN_PLACE_OF_ROUNDS,
             objective=self._objective,
         )
         try:

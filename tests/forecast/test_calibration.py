@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from optsched.forecast.calibration import (
     LEAST_S,
     MOST_STEPS,
+    OCCASION_S,
     SHARES,
     STEP,
     Calibration,
@@ -32,9 +33,10 @@ def lived(
     for i in range(jobs):
         p50_s = rng.choice([300.0, 3000.0, 30000.0])
         took_s = p50_s * off * math.exp(spread * rng.gauss(0, 1))
-        calibration.given(f"j{i}", "start", 0.0, p50_s, 1.5 * p50_s)
+        made_s = 2 * OCCASION_S * i
+        calibration.given(f"j{i}", "start", made_s, p50_s, 1.5 * p50_s)
         held.append(took_s <= calibration.told("start", p50_s, 1.5 * p50_s)[1])
-        calibration.came(f"j{i}", "start", took_s)
+        calibration.came(f"j{i}", "start", made_s + took_s)
     return sum(held[-1000:]) / 1000
 
 
@@ -120,7 +122,30 @@ def test_until_enough_is_known_the_draws_are_told() -> None:
     told_s = calibration.told("end", 600.0, 900.0)
     assert 600.0 < told_s[0] < 1000.0 and 900.0 < told_s[1] < 900.0 * FARTHEST
     calibration.came("x", "end", 9000.0)
-    assert calibration.told("end", 600.0, 900.0) >= (9000.0, 9000.0)
+    assert calibration.told("end", 600.0, 900.0)[1] >= 9000.0
+
+
+def test_many_that_start_soon_at_once_are_little_evidence() -> None:
+    calibration = Calibration()
+    for i in range(40):
+        made_s = 1e6 + OCCASION_S * i / 40
+        calibration.given(f"j{i}", "start", made_s, 3000.0, 4500.0)
+        calibration.came(f"j{i}", "start", made_s + 300.0)
+    assert calibration.told("start", 3000.0, 4500.0)[1] > 4500.0 * math.exp(-0.5)
+    for i in range(8):
+        made_s = 2e6 + 1.1 * OCCASION_S * i
+        calibration.given(f"k{i}", "start", made_s, 3000.0, 4500.0)
+        calibration.came(f"k{i}", "start", made_s + 300.0)
+    assert calibration.told("start", 3000.0, 4500.0)[1] < 450.0
+
+
+def test_short_waits_that_hold_say_nothing_of_long_ones() -> None:
+    calibration = Calibration()
+    for i in range(100):
+        calibration.given(f"j{i}", "start", 0.0, 0.0, 0.0)
+        calibration.came(f"j{i}", "start", 5.0)
+    assert calibration.told("start", 3000.0, 4500.0) == (3000.0, 4500.0)
+    assert calibration.told("start", 0.0, 0.0)[1] < LEAST_S
 
 
 def test_what_is_late_counts_before_it_comes() -> None:
@@ -147,13 +172,11 @@ def test_what_is_overdue_widens_what_is_told_at_once() -> None:
     for i in range(40):
         calibration.given(f"j{i}", "start", 0.0, 100.0, 200.0)
     calibration.late(3000.0)
-    for told_s in calibration.told("start", 100.0, 200.0):
-        assert 3000.0 < told_s <= 3000.0 * FARTHEST
+    assert 3000.0 < calibration.told("start", 100.0, 200.0)[1] <= 3000.0 * FARTHEST
     for i in range(40):
         calibration.came(f"j{i}", "start", 4000.0)
     calibration.late(4000.0)
-    for told_s in calibration.told("start", 100.0, 200.0):
-        assert 4000.0 < told_s <= 4000.0 * FARTHEST
+    assert 4000.0 < calibration.told("start", 100.0, 200.0)[1] <= 4000.0 * FARTHEST
     assert calibration.coverage("start").compared == 40
 
 
@@ -163,12 +186,14 @@ def test_what_was_learned_is_kept() -> None:
     again = Calibration.of_plain(json.loads(json.dumps(calibration.plain())))
     assert again.plain() == calibration.plain()
     assert again.told("start", 300.0, 450.0) == calibration.told("start", 300.0, 450.0)
-    for faulty in ({}, {"start": [{"steps": 1, "held": []}], "end": []}, {"start": [], "end": []}):
+    one = {"steps": [0.0], "held": [], "ratios": []}
+    for faulty in ({}, {"start": [one] * 2, "end": [one] * 2}, {"start": [], "end": []}):
         with pytest.raises((KeyError, TypeError, ValueError)):
             Calibration.of_plain(faulty)
 
 
 def test_what_was_written_wrong_does_no_harm() -> None:
-    quantile = {"steps": math.nan, "held": [], "ratios": [[0, [math.nan, math.inf, -1.0, 0.0]]]}
+    ratios = [[0.0, ratio] for ratio in (math.nan, math.inf, -1.0, 0.0)]
+    quantile = {"steps": [math.nan] * 5, "held": [], "ratios": [[0, ratios]]}
     calibration = Calibration.of_plain({"start": [quantile] * 2, "end": [quantile] * 2})
     assert calibration.told("start", 600.0, 900.0) == (600.0, 900.0)

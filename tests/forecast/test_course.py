@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.forecast import LENGTHS, RUNNING, WAITING, knowing
-from optsched import Cluster, Instance, Job, Mode, Node, Running, Slot, Suspended
+from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot, Suspended
 from optsched.driver.reservation import Reservation
 from optsched.estimates.errors import Belief, RunTimeErrors
 from optsched.forecast.course import DRAWS, Question, ToCome, forecast
@@ -146,6 +146,62 @@ def test_what_nobody_knows_can_be_given() -> None:
     any_one = forecast(knowing(replace(asked, draws=2), truth, LENGTHS))
     assert any_one["c"].start_p50_s == pytest.approx(70.0)  # 120 or 300 s, of which 50 are done
     assert any_one["c"].start_p90_s == pytest.approx(250.0)
+
+
+def test_who_loses_least_on_the_slower_gpus_starts_there() -> None:
+    """Of two that wait for either GPU, the first would be half as fast on the one that comes free
+    first: it waits for the other."""
+    cluster = Cluster(
+        nodes=(Node(name="n", gpu_type="x", gpus=1), Node(name="m", gpu_type="y", gpus=1))
+    )
+    rates = {"slow": {"x": 1.0, "y": 0.5}, "well": {"x": 1.0, "y": 0.95}}
+    jobs = [
+        Job(id=name, duration_s=100.0, profile=Profile(rate=rate), submit_s=0.0)
+        for name, rate in (("a", {"x": 1.0}), ("b", {"y": 1.0}))
+    ]
+    running = [
+        Running(
+            job=name,
+            mode=Mode(gpu_type=gpu_type, gpus=1),
+            placement=(Slot(node=node, gpus=1),),
+            remaining_s=left_s,
+        )
+        for name, gpu_type, node, left_s in (("a", "x", "n", 20.0), ("b", "y", "m", 10.0))
+    ]
+    jobs += [
+        Job(id=name, duration_s=40.0, profile=Profile(rate=rate), submit_s=0.0)
+        for name, rate in rates.items()
+    ]
+    whole = instance(cluster=cluster, jobs=tuple(jobs), running=tuple(running), suspended=())
+    times = forecast(question(whole))
+    assert times["well"].start_p50_s == pytest.approx(10.0)
+    assert times["slow"].start_p50_s == pytest.approx(20.0)
+    by_name = forecast(question(whole, policy="wspt"))
+    assert by_name["slow"].start_p50_s == pytest.approx(10.0)
+
+
+def test_errors_that_went_together_are_drawn_together() -> None:
+    """A gang waits for eight jobs to end, of which each is short with 70 %: one is nearly always
+    long, unless their errors go together."""
+    nodes = (Node(name="n", gpu_type="x", gpus=8),)
+    jobs = tuple(Job(id=f"j{i}", duration_s=100.0, submit_s=0.0) for i in range(8))
+    gang = Job(id="gang", gpus=8, duration_s=10.0, submit_s=0.0)
+    one = Mode(gpu_type="x", gpus=1)
+    running = tuple(
+        Running(job=job.id, mode=one, placement=(Slot(node="n", gpus=1),), remaining_s=100.0)
+        for job in jobs
+    )
+    whole = instance(
+        cluster=Cluster(nodes=nodes), jobs=(*jobs, gang), running=running, suspended=()
+    )
+    starts = {}
+    mixed = (0.5, 1.5, 0.5, 0.5, 1.5, 0.5, 0.5, 1.5, 0.5, 0.5) * 5
+    for name, ratios in (("together", sorted(mixed)), ("apart", mixed)):
+        errors = RunTimeErrors()
+        for ratio in ratios:
+            errors.add(SURE, 1.0, ratio)
+        starts[name] = forecast(question(whole, errors=errors))["gang"].start_p50_s
+    assert starts == {"together": pytest.approx(50.0), "apart": pytest.approx(150.0)}
 
 
 def test_none_for_nobody() -> None:

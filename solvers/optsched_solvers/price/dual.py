@@ -156,13 +156,14 @@ def improve(
 ) -> Iterator[Prices]:
     """Minimise the Lagrangian bound as `optimise` does, from prices that were the best of a round
     much like this one: few jobs would rather not do what they do in a `plan`, and the linear
-    program over these is small. Where running jobs hold more than the rows have, the plan is none,
-    and `optimise` does it."""
+    program over these is small. With few rows cutting planes are as quick; and where running jobs
+    hold more than the rows have, the plan is none."""
     rough, floor = priced_once(model, last), max(0.0, model.worth(plan))
-    if (model.usage(plan[plan >= 0]) > model.rows.capacity * (1 + SLACK) + SLACK).any():
+    limits = model.rows.capacity * (1 + SLACK) + SLACK
+    if len(limits) <= MANY_ROWS or (model.usage(plan[plan >= 0]) > limits).any():
         yield from optimise(model, last, left_s, tolerances, floor)
         return
-    yield from _columns(model, rough, left_s, tolerances, floor, plan)
+    yield from _columns(model, rough, left_s, tolerances[1:] or tolerances, floor, plan)
 
 
 def stake(model: RoundModel, bound: float, floor: float) -> float:

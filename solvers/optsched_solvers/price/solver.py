@@ -127,9 +127,7 @@ class _Search:
             floor = max(0.0, self._value)
             found = optimise(self._priced, prices, self._left_s, tolerances, floor)
         else:
-            found = improve(
-                self._priced, last, self._best.chosen, self._left_s, tolerances[1:] or tolerances
-            )
+            found = improve(self._priced, last, self._best.chosen, self._left_s, tolerances)
         for latest in found:
             if self._is_enough(latest) or self._decide(latest, FIRST_CORE):
                 return

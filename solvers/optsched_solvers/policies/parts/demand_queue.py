@@ -103,6 +103,15 @@ class DemandQueue:
         """Set aside the job that `best` just named, and all of its group."""
         self._blocked[heappop(self._heads)[2]] = None
 
+    def set_aside(self, group: Hashable) -> None:
+        """Set aside the jobs of a group."""
+        self._blocked[group] = None
+
+    def look_again(self, group: Hashable) -> None:
+        """Look again at jobs of a group that was set aside and is not empty."""
+        del self._blocked[group]
+        self._offer(self._heaps[group][0], group)
+
     def unblock(self) -> None:
         """Look at all jobs again."""
         for group in self._blocked:

@@ -1,5 +1,7 @@
 """List scheduling: at each event start whatever fits, in the order of a rule."""
 
+from collections.abc import Hashable
+
 from optsched.driver.reservation import Reservation, Reservations
 from optsched.driver.view import Fit
 from optsched.driver.world import World
@@ -30,6 +32,10 @@ class ListScheduling:
         rule says otherwise."""
         return 0.0
 
+    def group(self, world: World, job_id: str) -> Hashable:
+        """Return what is the same for jobs of which none starts where the first does not."""
+        return world.demand(job_id)
+
     def arrived(self, world: World, job_id: str) -> None:
         """Note that a job has come to wait."""
 
@@ -44,7 +50,7 @@ class ListScheduling:
         for job_id in world.take_arrived():
             self.arrived(world, job_id)
             key = arrival_key(world, job_id, self.rank(world, job_id))
-            self._queue.push(key, job_id, world.demand(job_id))
+            self._queue.push(key, job_id, self.group(world, job_id))
         if released:
             self._queue.unblock()
 
@@ -61,6 +67,10 @@ class ListScheduling:
         self.enqueue(world)
         if self._kept is not None:
             self._start_kept(world, self._kept)
+        self.serve(world)
+
+    def serve(self, world: World) -> None:
+        """Start every job that finds a place, in the order of the queue."""
         self._queue.serve(lambda job_id: self.start(world, job_id))
 
     def _start_kept(self, world: World, reservations: Reservations) -> None:
@@ -72,4 +82,4 @@ class ListScheduling:
             self._queue.unblock()
         if kept is not None and place is not None:
             world.start(kept.job, *place)
-            self._queue.remove(kept.job, world.demand(kept.job))
+            self._queue.remove(kept.job, self.group(world, kept.job))
