@@ -37,8 +37,7 @@ class Wspt(ListScheduling):
 
     def rank(self, world: World, job_id: str) -> float:
         """Return the GPU-seconds in the fastest option for each unit of weight."""
-        service = world.service_gpus(job_id) * world.fastest_finish_s(job_id)
-        return _for_weight(world, job_id, service)
+        return _for_weight(world, job_id, world.service_left_gpu_s(job_id))
 
     def group(self, world: World, job_id: str) -> Hashable:
         """Return what is the same for jobs of one demand, which must also lose as much on each GPU
