@@ -6,7 +6,8 @@ typical jobs. So it sees that the cores of a node serve two more jobs but not th
 GPUs promise, and that two jobs of 0.47 on a GPU leave 0.06. Jobs of different kinds share GPUs,
 too: the rest of a GPU is worth what the best pattern of parts in it would bring, with the prices of
 a linear program that packs all jobs with parts into the fewest GPUs, and what it is not worth is
-lost as well. The three losses are added, FGD's with the largest weight. Nodes that jobs of several
+lost as well. The three losses are added, FGD's with the largest weight and the first with the
+smallest: many jobs of one kind in a row are rare. Nodes that jobs of several
 GPUs, and GPU types that jobs bound to them, may need are kept for them (`reserve`), unless another
 job fits nowhere else. None of this needs to know what comes; it follows from the shares of kinds.
 """
@@ -26,8 +27,9 @@ from .reserve import Reserve, TypeReserve
 
 ENOUGH = 1e-7
 ROUNDS = 500
-FRAGMENTS = 4
-"""Weight of FGD's loss, what a typical job cannot use now, beside the two of the long run."""
+PARTS, FRAGMENTS = 2, 8
+"""Weights of what the rest of a GPU is not worth and of FGD's loss, what a typical job cannot use
+now, beside what many jobs of one kind leave."""
 EVERY = 20
 """After so many arrivals the reserves are looked at again."""
 
@@ -67,7 +69,7 @@ class RepeatedJobs(Gradient):
         jobs = np.minimum(jobs, cpus[:, None] // self.cores) * self.access[gpu_type]
         idle = ((left.sum(axis=1)[:, None] - jobs * self.units) * self.weights).sum(axis=1)
         unused = (left - self.worth[left // self.step]).sum(axis=1)
-        lost: Array = idle + unused + FRAGMENTS * self.fragments(cpus, left, gpu_type)
+        lost: Array = idle + PARTS * unused + FRAGMENTS * self.fragments(cpus, left, gpu_type)
         return lost
 
     def points(self, growth: Array) -> Array:
