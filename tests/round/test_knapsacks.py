@@ -21,7 +21,7 @@ from optsched.round.verify import verify_round
 from optsched_solvers.price import knapsacks
 from optsched_solvers.price.dual import optimise, relaxed
 from optsched_solvers.price.knapsacks import Item, Knapsacks, best_counts
-from optsched_solvers.price.rounding import one_guest_each, preferred, round_choice
+from optsched_solvers.price.rounding import one_guest_each, round_choice
 
 from .random_rounds import rounds
 from .settings import PATIENT
@@ -50,7 +50,7 @@ def test_no_counts_are_worth_more(items: list[Item], gpus: int, ticks: int) -> N
 def wish_of(model: RoundModel, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What prices say of each job, as far as the rows allow, and the reduced values."""
     reduced = model.reduced_values(prices)
-    wish = one_guest_each(model, preferred(model, reduced, np.zeros(len(reduced))), reduced)
+    wish = one_guest_each(model, model.best_options(reduced), reduced)
     return round_choice(model, wish, reduced), reduced
 
 
