@@ -21,8 +21,8 @@ which no price is expected."""
 PLANES_MISSES = 3
 """Trials in a row without success before the trust region shrinks."""
 PLANES_LOOK = 50
-"""Fewest cuts after which prices that are not the best yet are told where several tolerances are
-asked for before the last: fewer take no time."""
+"""Fewest cuts after which prices that are not the best yet are told, unless a bound is known that
+is enough and one tolerance is asked for before the last: fewer take no time."""
 SLACK = 1e-9
 """Excess over the capacity of a row that is taken for rounding."""
 MANY_ROWS = 40
@@ -166,11 +166,13 @@ def improve(
     program over these is small. With few rows cutting planes are as quick; and where running jobs
     hold more than the rows have, the plan is none."""
     rough, floor = priced_once(model, last), max(0.0, model.worth(plan))
+    finer = tolerances[1:] or tolerances
     limits = model.rows.capacity * (1 + SLACK) + SLACK
     if len(limits) <= MANY_ROWS or (model.usage(plan[plan >= 0]) > limits).any():
-        yield from optimise(model, last, left_s, tolerances[-2:], floor, enough)
+        asked = tolerances if np.isneginf(enough) else finer
+        yield from optimise(model, last, left_s, asked, floor, enough)
         return
-    yield from _columns(model, rough, left_s, tolerances[-2:], floor, enough, plan)
+    yield from _columns(model, rough, left_s, finer, floor, enough, plan)
 
 
 def stake(model: RoundModel, bound: float, floor: float) -> float:
@@ -279,7 +281,7 @@ def _cutting_planes(
     radius, misses = 1.0, 0
     duals = np.zeros(0)
     *coarse, finest = tolerances
-    next_look = PLANES_LOOK if len(coarse) > 1 else 0
+    next_look = PLANES_LOOK if len(coarse) > 1 or np.isneginf(enough) else 0
     while len(cuts) < MOST_CUTS and bound > enough and left_s() > 0:
         centre = prices / unit
         reach = radius * np.maximum(1.0, centre)
@@ -296,8 +298,6 @@ def _cutting_planes(
                 break
             radius *= 10.0  # the region, not the cuts, is what keeps the bound up
             continue
-        while len(coarse) > 1 and promised <= coarse[1] * size:
-            del coarse[0]
         if coarse and promised <= coarse[0] * size and len(cuts) >= next_look:
             del coarse[0]
             next_look = 2 * len(cuts)
