@@ -41,6 +41,8 @@ CHECK_SHARE, CHECK_S = 1.0, 3e-5
 for each job."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal, and the plan that came first stays."""
+ROUNDING = 1e-9
+"""A bound that is below a verified round by more than this fraction is wrong."""
 LEAST_S = 1e-3
 """No tier has less time, however late it is."""
 TIGHT_S = 5e-5
@@ -137,6 +139,12 @@ class _Best:
         """Note a bound; none of a round in which jobs were left out says anything."""
         if bound < self.bound and self.few is None:
             self.bound, self.source = bound, source
+
+    def distrust(self, rounding: float) -> None:
+        """Take back a bound that the verified round refutes."""
+        if self.bound < self.value - rounding:
+            self.notes.append(f"the bound by {self.source} is below this round: it does not count")
+            self.bound, self.source = UNPROVED, "nothing"
 
     def priced(self, prices: Floats) -> None:
         self.prices = prices
@@ -268,8 +276,7 @@ class _Outcome:
         """Return that value if each job had the cluster for itself."""
         if self.model is None or not self.model.depth.any():
             return 0.0 if self.model is None else self.model.alone
-        best = self.model.best_reduced(self.model.options.value)
-        return float(best[self.model.depth == 0].sum())
+        return float(self.model.alone_values[self.model.depth == 0].sum())
 
     @property
     def bound(self) -> float:
@@ -357,6 +364,7 @@ class _Task:
                 options=self.options,
             )
             fallback = _found(self.solver, request, best, fallback)
+            best.distrust(ROUNDING * max(abs(best.value), model.alone))
         if best.rejected:
             best.notes.append(
                 f"the verifier rejected {len(best.rejected)} plans, the first for: "

@@ -1,6 +1,8 @@
 """All that a round needs to know of each active job, as columns."""
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, starmap
 
 import numpy as np
 
@@ -15,9 +17,12 @@ from ..physics import (
     remaining_after_preemption_s,
     setup_s,
     unsaved_s,
+    uplinks,
 )
 from ..physics.catalogue import catalogue_of
+from ..physics.contention import planned_uplinks_gbps
 from .deadline import Deadline
+from .held import SLACK
 from .model import is_second
 from .patterns import NOTHING, Alternatives, alternatives_of, needs_of, node_classes
 from .windows import Openings
@@ -47,9 +52,11 @@ class Facts:
         keep: Collection[str],
         deadline: Deadline,
         give_way: Mapping[str, int],
+        around: Sequence[tuple[Job, Running]],
     ) -> None:
         """Read an instance; `keep` are running jobs that must be kept for reasons of their own,
-        `give_way` those that do to all others, with how far they are below them."""
+        `give_way` those that do to all others, with how far they are below them; jobs `around` go
+        on."""
         self.instance, self.deadline, self._give_way = instance, deadline, give_way
         self.jobs: list[Job] = []
         self.running: list[Running | None] = []
@@ -80,10 +87,45 @@ class Facts:
         unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
         self.must[self.kept] |= (unsettled | ends_first)[self.kept]
+        self._keep_hosts()
+        if self.must.any():
+            self._let_go(around, keep)
+            self._let_go(around, ())
+
+    def _keep_hosts(self) -> None:
+        """Keep the first of two that share GPUs, who is host to the second, where that must be."""
         for j in self.kept[self.must[self.kept]].tolist():
-            entry = self.entry(j)  # the first of a pair is host to the second
+            entry = self.entry(j)
             if is_second(entry) and entry.mode.share_with in self.position:
                 self.must[self.position[entry.mode.share_with]] = True
+
+    def _let_go(self, around: Sequence[tuple[Job, Running]], keep: Collection[str]) -> None:
+        """Let jobs go that may be preempted and are not among `keep`, where all that must be kept
+        take more than there is of what nodes share."""
+        instance, table = self.instance, catalogue_of(self.instance).capacity
+        racks = planned_uplinks_gbps(instance)
+        if not (table.shared or racks):
+            return
+
+        def takes(job: Job, entry: Running) -> list[tuple[int | str, float]]:
+            crossed = uplinks(instance.cluster, job, entry.placement).items() if racks else ()
+            return [*table.together(job, entry.mode), *table.used_up(entry.mode), *crossed]
+
+        def most(what: int | str) -> float:
+            if isinstance(what, str):
+                return racks[what] + SLACK * max(1.0, racks[what])
+            return table.rows[what].capacity + table.rows[what].slack(SLACK)
+
+        musts = self.kept[self.must[self.kept]].tolist()
+        own = {j: takes(self.jobs[j], self.entry(j)) for j in musts}
+        held: dict[int | str, float] = defaultdict(float)
+        for what, amount in chain(*own.values(), *starmap(takes, around)):
+            held[what] += amount
+        over = {what for what, amount in held.items() if amount > most(what)}
+        for j, amounts in own.items():
+            if self.jobs[j].id not in keep and any(what in over for what, _ in amounts):
+                self.must[j] = not may_preempt(instance, self.entry(j))
+        self._keep_hosts()
 
     def _find_active(self, keep: Collection[str]) -> None:
         """Find the jobs that run or could start, and what they could do."""

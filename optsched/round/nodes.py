@@ -51,15 +51,16 @@ class Nodes:
     # bookkeeping
 
     def keep(self, hold: int) -> bool:
-        """Take the given GPUs of a hold, by its number; False if what all nodes share does not
-        allow it."""
+        """Take the given GPUs of a hold, by its number; False if what nodes share does not allow
+        it."""
         pattern = len(self._model.patterns.fresh) + hold
-        if not self._has_shared(pattern):
+        ties, nodes = self._ties(hold), self._nodes_of(hold)
+        if not (self._has_shared(pattern) and self._domains.carry(ties, nodes)):
             return False
         self._take_shared(pattern)
         for n, gpus, cpus, memory in self._held.parts[hold]:
             self._change(n, -gpus, -cpus, -memory)
-        self._domains.take(self._ties(hold), self._nodes_of(hold))
+        self._domains.take(ties, nodes)
         return True
 
     def keep_all(self, holds: Ints) -> bool:

@@ -59,7 +59,9 @@ class Packing:
         model, kept = self.model, self.model.patterns.kept
         keeps, must = model.options.first[kept], model.must[kept]
         stay = (wish[kept] == keeps) | must
-        self._keep(np.flatnonzero(must if urgent else stay))
+        self._keep(np.flatnonzero(must))
+        if not urgent:
+            self._keep(np.flatnonzero(stay & ~must))
         self.nodes.index()
         if urgent:
             for j in urgent:
