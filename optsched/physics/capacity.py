@@ -324,7 +324,13 @@ class Domains:
         return (
             not any(closed >> n & 1 for n in nodes)
             and all(len(self._domains(level, nodes)) == 1 for level in self._first(ties).values())
-            and not any(self._is_slow(rack, ties.gbps) for rack in self._crossed(nodes))
+            and self.carry(ties, nodes)
+        )
+
+    def carry(self, ties: Ties | None, nodes: Sequence[int]) -> bool:
+        """Return whether the uplinks between these nodes have room for the traffic of a job."""
+        return ties is None or not any(
+            self._is_slow(rack, ties.gbps) for rack in self._crossed(nodes)
         )
 
     def _crossed(self, nodes: Sequence[int]) -> list[str]:

@@ -63,7 +63,7 @@ def build(
     / (SETTLE c) times in t seconds of running if each time costs c, and loses at most c + t /
     SETTLE.
     """
-    facts = Facts(instance, keep, deadline, give_way)
+    facts = Facts(instance, keep, deadline, give_way, around)
     classes, class_of = facts.classes, facts.class_of
     holds = [_as_it_is(facts, j) for j in facts.kept.tolist()] + holds_on_others(facts)
     deadline.check()

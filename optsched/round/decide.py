@@ -23,7 +23,7 @@ from ..physics.unschedulable import why_never
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
 from .build import NOBODY, build
-from .model import Floats, RoundModel
+from .model import NO_OPTION, Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, TierRound, decision, standing
 from .pose import pose
@@ -41,6 +41,8 @@ CHECK_SHARE, CHECK_S = 1.0, 3e-5
 for each job."""
 SAME = 1e-12
 """Values that differ by less than this fraction are equal, and the plan that came first stays."""
+ROUNDING = 1e-9
+"""A bound that is below a verified round by more than this fraction is wrong."""
 LEAST_S = 1e-3
 """No tier has less time, however late it is."""
 TIGHT_S = 5e-5
@@ -137,6 +139,12 @@ class _Best:
         """Note a bound; none of a round in which jobs were left out says anything."""
         if bound < self.bound and self.few is None:
             self.bound, self.source = bound, source
+
+    def distrust(self, rounding: float) -> None:
+        """Take back a bound that the verified round refutes."""
+        if self.bound < self.value - rounding:
+            self.notes.append(f"the bound by {self.source} is below this round: it does not count")
+            self.bound, self.source = UNPROVED, "nothing"
 
     def priced(self, prices: Floats) -> None:
         self.prices = prices
@@ -268,8 +276,7 @@ class _Outcome:
         """Return that value if each job had the cluster for itself."""
         if self.model is None or not self.model.depth.any():
             return 0.0 if self.model is None else self.model.alone
-        best = self.model.best_reduced(self.model.options.value)
-        return float(best[self.model.depth == 0].sum())
+        return float(self.model.alone_values[self.model.depth == 0].sum())
 
     @property
     def bound(self) -> float:
@@ -357,6 +364,7 @@ class _Task:
                 options=self.options,
             )
             fallback = _found(self.solver, request, best, fallback)
+            best.distrust(ROUNDING * max(abs(best.value), model.alone))
         if best.rejected:
             best.notes.append(
                 f"the verifier rejected {len(best.rejected)} plans, the first for: "
@@ -438,17 +446,19 @@ def job_rounds(packing: Packing, instance: Instance | None = None) -> tuple[JobR
     instance that has these jobs and others."""
     model = packing.model
     instance = model.instance if instance is None else instance
+    running, fresh = instance.running_job, model.patterns.fresh
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
+    pattern = np.where(packing.chosen < 0, NO_OPTION, model.options.pattern[packing.chosen])
     rounds = []
-    for j, (job, option) in enumerate(zip(model.jobs, packing.chosen.tolist(), strict=True)):
-        if option < 0:
-            stops = job.id in instance.running_job
-            rounds.append(JobRound(id=job.id, decision="preempt" if stops else "wait"))
+    for j, (job, p) in enumerate(zip(model.jobs, pattern.tolist(), strict=True)):
+        if p < 0:
+            rounds.append(JobRound(id=job.id, decision="preempt" if job.id in running else "wait"))
             continue
-        mode, hold = model.mode(option), model.hold(option)
-        if hold is None:
-            placement = to_placement(model, packing.held[j])
+        if p < len(fresh):
+            mode, placement = fresh[p].option.mode, to_placement(model, packing.held[j])
         else:
+            hold = model.patterns.holds[p - len(fresh)]
+            mode = hold.mode
             placement, name = hold.placement, model.jobs[partner[j]].id if j in partner else None
             if mode.share_with != name:
                 mode = replace(mode, share_with=name)

@@ -1,6 +1,8 @@
 """All that a round needs to know of each active job, as columns."""
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, starmap
 
 import numpy as np
 
@@ -15,13 +17,18 @@ from ..physics import (
     remaining_after_preemption_s,
     setup_s,
     unsaved_s,
+    uplinks,
 )
 from ..physics.catalogue import catalogue_of
+from ..physics.contention import planned_uplinks_gbps
 from .deadline import Deadline
+from .held import SLACK
 from .model import is_second
 from .patterns import NOTHING, Alternatives, alternatives_of, needs_of, node_classes
 from .windows import Openings
 
+LOOKS_EVERY = 64
+"""After so many jobs the clock is looked at."""
 SETTLE = 10.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
 costs it."""
@@ -45,9 +52,11 @@ class Facts:
         keep: Collection[str],
         deadline: Deadline,
         give_way: Mapping[str, int],
+        around: Sequence[tuple[Job, Running]],
     ) -> None:
         """Read an instance; `keep` are running jobs that must be kept for reasons of their own,
-        `give_way` those that do to all others, with how far they are below them."""
+        `give_way` those that do to all others, with how far they are below them; jobs `around` go
+        on."""
         self.instance, self.deadline, self._give_way = instance, deadline, give_way
         self.jobs: list[Job] = []
         self.running: list[Running | None] = []
@@ -57,29 +66,66 @@ class Facts:
         count = len(self.jobs)
         self.position = {job.id: j for j, job in enumerate(self.jobs)}
         self.kept = np.flatnonzero([entry is not None for entry in self.running])
-        self.remaining_s = np.zeros(count)
-        self.load_s = np.zeros(count)
         self.save_s, self.lost_s, self.lost_work_s, self.setup_left_s = np.zeros((4, count))
         self.rate = np.ones(count)
         self.peace_s = np.full(count, np.inf)
         self.must = np.zeros(count, dtype=bool)
         self.depth = np.array([give_way.get(job.id, 0) for job in self.jobs], dtype=np.int64)
         suspended = instance.suspended_job
-        for j, (job, entry) in enumerate(zip(self.jobs, self.running, strict=True)):
-            ran = entry is not None or job.id in suspended
-            self.load_s[j] = setup_s(job, ran)
-            self.remaining_s[j] = instance.remaining_s(job) if entry is None else entry.remaining_s
-        for j in self.kept.tolist():
-            deadline.check()
+        load_s, remaining_s = [], []
+        for job, entry in zip(self.jobs, self.running, strict=True):
+            own = entry or suspended.get(job.id)
+            load_s.append(setup_s(job, own is not None))
+            remaining_s.append(job.work_s if own is None else own.remaining_s)
+        self.load_s = np.array(load_s, dtype=float)
+        self.remaining_s = np.array(remaining_s, dtype=float)
+        for turn, j in enumerate(self.kept.tolist()):
+            if turn % LOOKS_EVERY == 0:
+                deadline.check()
             self._read_running(j, self.jobs[j].id in keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
         unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
         self.must[self.kept] |= (unsettled | ends_first)[self.kept]
+        self._keep_hosts()
+        if self.must.any():
+            self._let_go(around, keep)
+            self._let_go(around, ())
+
+    def _keep_hosts(self) -> None:
+        """Keep the first of two that share GPUs, who is host to the second, where that must be."""
         for j in self.kept[self.must[self.kept]].tolist():
-            entry = self.entry(j)  # the first of a pair is host to the second
+            entry = self.entry(j)
             if is_second(entry) and entry.mode.share_with in self.position:
                 self.must[self.position[entry.mode.share_with]] = True
+
+    def _let_go(self, around: Sequence[tuple[Job, Running]], keep: Collection[str]) -> None:
+        """Let jobs go that may be preempted and are not among `keep`, where all that must be kept
+        take more than there is of what nodes share."""
+        instance, table = self.instance, catalogue_of(self.instance).capacity
+        racks = planned_uplinks_gbps(instance)
+        if not (table.shared or racks):
+            return
+
+        def takes(job: Job, entry: Running) -> list[tuple[int | str, float]]:
+            crossed = uplinks(instance.cluster, job, entry.placement).items() if racks else ()
+            return [*table.together(job, entry.mode), *table.used_up(entry.mode), *crossed]
+
+        def most(what: int | str) -> float:
+            if isinstance(what, str):
+                return racks[what] + SLACK * max(1.0, racks[what])
+            return table.rows[what].capacity + table.rows[what].slack(SLACK)
+
+        musts = self.kept[self.must[self.kept]].tolist()
+        own = {j: takes(self.jobs[j], self.entry(j)) for j in musts}
+        held: dict[int | str, float] = defaultdict(float)
+        for what, amount in chain(*own.values(), *starmap(takes, around)):
+            held[what] += amount
+        over = {what for what, amount in held.items() if amount > most(what)}
+        for j, amounts in own.items():
+            if self.jobs[j].id not in keep and any(what in over for what, _ in amounts):
+                self.must[j] = not may_preempt(instance, self.entry(j))
+        self._keep_hosts()
 
     def _find_active(self, keep: Collection[str]) -> None:
         """Find the jobs that run or could start, and what they could do."""
@@ -90,11 +136,13 @@ class Facts:
         self.classes, self.class_of = node_classes(catalogue, needs)
         openings = Openings(instance, self.classes)
         deadline.check()
-        for job in sorted(instance.jobs, key=first_come):
-            entry = instance.running_job.get(job.id)
+        running = instance.running_job
+        for turn, job in enumerate(sorted(instance.jobs, key=first_come)):
+            entry = running.get(job.id)
             if entry is None and (job.submit_s > now_s or job.after):
                 continue
-            deadline.check()
+            if turn % LOOKS_EVERY == 0:
+                deadline.check()
             stays = entry is not None and (job.id in keep or job.id in self._give_way)
             alternatives = NOTHING if stays else alternatives_of(catalogue, job, needs)
             if entry is None and not alternatives.patterns:
@@ -116,7 +164,7 @@ class Facts:
             self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
             self.lost_work_s[j] = remaining_after_preemption_s(instance, entry) - entry.remaining_s
         self.setup_left_s[j] = entry.setup_s
-        gives_way = bool(self.depth[j])
+        gives_way = job.id in self._give_way
         if entry.preemptions and not gives_way:
             self.peace_s[j] = instance.now_s - entry.started_s
         bound = not (self.alternatives[j].patterns or gives_way)

@@ -27,6 +27,8 @@ NODE_ROWS = ("GPUs", "slots", "cores", "memory")
 """Rows that say nothing beyond what the nodes themselves can hold."""
 FEW = ("cores", "memory")
 """Rows of what a node can lack while it has free GPUs."""
+EXCESS = 1e-6
+"""Relative excess of an amount that the verifier takes for rounding."""
 NO_OPTION = -1
 """The choice of a job that does not run this round."""
 
@@ -150,12 +152,16 @@ class Rows:
         return np.array([limit.capacity for limit in self.limits], dtype=float)
 
     @cached_property
+    def is_shared(self) -> Bools:
+        """Return which rows are not of nodes."""
+        return np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
+
+    @cached_property
     def shared(self) -> dict[int, list[tuple[int, float]]]:
         """Return the demands of patterns on rows that are not of nodes, as (row, amount) by
         pattern."""
-        shared = np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
         takes: dict[int, list[tuple[int, float]]] = {}
-        for k in np.flatnonzero(shared[self.row]).tolist():
+        for k in np.flatnonzero(self.is_shared[self.row]).tolist():
             takes.setdefault(int(self.pattern[k]), []).append(
                 (int(self.row[k]), float(self.amount[k]))
             )
@@ -256,10 +262,20 @@ class RoundModel:
         return {j: k for k, j in enumerate(self.patterns.kept.tolist())}
 
     @cached_property
+    def alone_values(self) -> Floats:
+        """Return the value of each job if it had the cluster for itself. What runs on more than
+        there is of something cannot go on even so."""
+        rows, capacity = self.rows, self.rows.capacity
+        beyond = rows.amount > (capacity + EXCESS * np.maximum(1.0, capacity))[rows.row]
+        runs = rows.pattern >= len(self.patterns.fresh)
+        never = np.isin(self.options.pattern, rows.pattern[beyond & runs])
+        return self.best_reduced(np.where(never, 0.0, self.options.value))
+
+    @cached_property
     def alone(self) -> float:
         """Return the value of all jobs if each had the cluster for itself: no round is worth
         more."""
-        return float(self.best_reduced(self.options.value).sum())
+        return float(self.alone_values.sum())
 
     def bound(self, prices: Floats) -> float:
         """Return a proven limit on the value of any choice, from prices >= 0 alone: priced capacity

@@ -38,13 +38,16 @@ def test_what_is_written_is_read_back_byte_for_byte(instance: Instance) -> None:
 
 
 def test_prices_and_tiers_worth_more_than_there_are_gpus_are_read_back() -> None:
-    """Beyond a quota that was lowered no price is high enough; a tier of which nothing could be
-    proved is worth whatever a number can be."""
+    """Heavy jobs that wait for a quota make it dear; a tier of which nothing could be proved is
+    worth whatever a number can be."""
     whole = Job(id="x", gpus=2, duration_s=100.0, tenant="t")
     beyond = Instance(
         cluster=Cluster(nodes=(Node(name="a", gpus=4),)),
         tenants=(Tenant(name="t", gpu_quota=1),),
-        jobs=(whole, Job(id="y", duration_s=10.0, tenant="t", weight=1e9)),
+        jobs=(
+            whole,
+            *(Job(id=f"y{k}", duration_s=10.0, tenant="t", weight=1e12) for k in range(2)),
+        ),
         running=(
             Running(
                 job="x", mode=Mode(gpus=2), placement=(Slot(node="a", gpus=2),), remaining_s=50.0
