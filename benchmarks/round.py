@@ -91,7 +91,10 @@ def carried_out(instance: Instance, found: RoundSolution, share: float) -> Insta
     gone = {entry.job for entry in running[:: round(1 / share)]}
     stay = {entry.job for entry in running} - gone
     waiting = [job for job in instance.jobs if job.id not in stay and job.id not in gone]
-    new = [replace(job, id=f"new-{job.id}") for job in waiting[: len(gone)]]
+    come = sum(job.id.startswith("new-") for job in instance.jobs)
+    new = [
+        replace(job, id=f"new-{come + k}-{job.id}") for k, job in enumerate(waiting[: len(gone)])
+    ]
     suspended = [
         Suspended(job=entry.id, remaining_s=instance.remaining_s(instance.job[entry.id]))
         for entry in found.jobs

@@ -23,7 +23,7 @@ from ..physics.unschedulable import why_never
 from ..plugins import registry
 from ..plugins.options import declaration, read_options
 from .build import NOBODY, build
-from .model import Floats, RoundModel
+from .model import NO_OPTION, Floats, RoundModel
 from .place import Packing, to_placement
 from .plan import UNPROVED, JobRound, RoundSolution, RowPrice, TierRound, decision, standing
 from .pose import pose
@@ -446,17 +446,19 @@ def job_rounds(packing: Packing, instance: Instance | None = None) -> tuple[JobR
     instance that has these jobs and others."""
     model = packing.model
     instance = model.instance if instance is None else instance
+    running, fresh = instance.running_job, model.patterns.fresh
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
+    pattern = np.where(packing.chosen < 0, NO_OPTION, model.options.pattern[packing.chosen])
     rounds = []
-    for j, (job, option) in enumerate(zip(model.jobs, packing.chosen.tolist(), strict=True)):
-        if option < 0:
-            stops = job.id in instance.running_job
-            rounds.append(JobRound(id=job.id, decision="preempt" if stops else "wait"))
+    for j, (job, p) in enumerate(zip(model.jobs, pattern.tolist(), strict=True)):
+        if p < 0:
+            rounds.append(JobRound(id=job.id, decision="preempt" if job.id in running else "wait"))
             continue
-        mode, hold = model.mode(option), model.hold(option)
-        if hold is None:
-            placement = to_placement(model, packing.held[j])
+        if p < len(fresh):
+            mode, placement = fresh[p].option.mode, to_placement(model, packing.held[j])
         else:
+            hold = model.patterns.holds[p - len(fresh)]
+            mode = hold.mode
             placement, name = hold.placement, model.jobs[partner[j]].id if j in partner else None
             if mode.share_with != name:
                 mode = replace(mode, share_with=name)

@@ -27,6 +27,8 @@ from .model import is_second
 from .patterns import NOTHING, Alternatives, alternatives_of, needs_of, node_classes
 from .windows import Openings
 
+LOOKS_EVERY = 64
+"""After so many jobs the clock is looked at."""
 SETTLE = 10.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
 costs it."""
@@ -64,20 +66,22 @@ class Facts:
         count = len(self.jobs)
         self.position = {job.id: j for j, job in enumerate(self.jobs)}
         self.kept = np.flatnonzero([entry is not None for entry in self.running])
-        self.remaining_s = np.zeros(count)
-        self.load_s = np.zeros(count)
         self.save_s, self.lost_s, self.lost_work_s, self.setup_left_s = np.zeros((4, count))
         self.rate = np.ones(count)
         self.peace_s = np.full(count, np.inf)
         self.must = np.zeros(count, dtype=bool)
         self.depth = np.array([give_way.get(job.id, 0) for job in self.jobs], dtype=np.int64)
         suspended = instance.suspended_job
-        for j, (job, entry) in enumerate(zip(self.jobs, self.running, strict=True)):
-            ran = entry is not None or job.id in suspended
-            self.load_s[j] = setup_s(job, ran)
-            self.remaining_s[j] = instance.remaining_s(job) if entry is None else entry.remaining_s
-        for j in self.kept.tolist():
-            deadline.check()
+        load_s, remaining_s = [], []
+        for job, entry in zip(self.jobs, self.running, strict=True):
+            own = entry or suspended.get(job.id)
+            load_s.append(setup_s(job, own is not None))
+            remaining_s.append(job.work_s if own is None else own.remaining_s)
+        self.load_s = np.array(load_s, dtype=float)
+        self.remaining_s = np.array(remaining_s, dtype=float)
+        for turn, j in enumerate(self.kept.tolist()):
+            if turn % LOOKS_EVERY == 0:
+                deadline.check()
             self._read_running(j, self.jobs[j].id in keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
         unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
@@ -132,11 +136,13 @@ class Facts:
         self.classes, self.class_of = node_classes(catalogue, needs)
         openings = Openings(instance, self.classes)
         deadline.check()
-        for job in sorted(instance.jobs, key=first_come):
-            entry = instance.running_job.get(job.id)
+        running = instance.running_job
+        for turn, job in enumerate(sorted(instance.jobs, key=first_come)):
+            entry = running.get(job.id)
             if entry is None and (job.submit_s > now_s or job.after):
                 continue
-            deadline.check()
+            if turn % LOOKS_EVERY == 0:
+                deadline.check()
             stays = entry is not None and (job.id in keep or job.id in self._give_way)
             alternatives = NOTHING if stays else alternatives_of(catalogue, job, needs)
             if entry is None and not alternatives.patterns:
@@ -158,7 +164,7 @@ class Facts:
             self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
             self.lost_work_s[j] = remaining_after_preemption_s(instance, entry) - entry.remaining_s
         self.setup_left_s[j] = entry.setup_s
-        gives_way = bool(self.depth[j])
+        gives_way = job.id in self._give_way
         if entry.preemptions and not gives_way:
             self.peace_s[j] = instance.now_s - entry.started_s
         bound = not (self.alternatives[j].patterns or gives_way)

@@ -152,12 +152,16 @@ class Rows:
         return np.array([limit.capacity for limit in self.limits], dtype=float)
 
     @cached_property
+    def is_shared(self) -> Bools:
+        """Return which rows are not of nodes."""
+        return np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
+
+    @cached_property
     def shared(self) -> dict[int, list[tuple[int, float]]]:
         """Return the demands of patterns on rows that are not of nodes, as (row, amount) by
         pattern."""
-        shared = np.array([limit.what not in NODE_ROWS for limit in self.limits], dtype=bool)
         takes: dict[int, list[tuple[int, float]]] = {}
-        for k in np.flatnonzero(shared[self.row]).tolist():
+        for k in np.flatnonzero(self.is_shared[self.row]).tolist():
             takes.setdefault(int(self.pattern[k]), []).append(
                 (int(self.row[k]), float(self.amount[k]))
             )

@@ -10,7 +10,7 @@ from ..physics import memory_gib, memory_gib_per_gpu, node_counts
 from ..physics.capacity import Ties, gpus_that_fit, or_inf
 from ..physics.modes import WIDEST_FIRST
 from .held import SLACK
-from .model import RoundModel
+from .model import Ints, RoundModel
 from .patterns import NodeClass, Pattern
 
 FULL = 0.01
@@ -61,6 +61,33 @@ class Nodes:
         for n, gpus, cpus, memory in self._held.parts[hold]:
             self._change(n, -gpus, -cpus, -memory)
         self._domains.take(ties, nodes)
+        return True
+
+    def keep_all(self, holds: Ints) -> bool:
+        """Take the given GPUs of many holds at once, before `index`; False, and none of them, where
+        what all nodes share may not allow it."""
+        held, rows = self._held, self._model.rows
+        taken = np.zeros(len(held.holds), dtype=bool)
+        taken[holds] = True
+        patterns = np.zeros(len(self._model.patterns.gpus), dtype=bool)
+        patterns[len(self._model.patterns.fresh) + holds] = True
+        which = patterns[rows.pattern] & rows.is_shared[rows.row]
+        uses = np.bincount(rows.row[which], rows.amount[which], minlength=len(rows.limits))
+        left = np.array(self._left) - uses
+        if self._indexed or (left < 0).any():
+            return False
+        self._left = left.tolist()
+        own = taken[held.owner]
+        for room, amounts in (
+            (self.gpus, held.gpus),
+            (self.cpus, held.cpus),
+            (self.memory, held.memory_gib),
+        ):
+            used = np.bincount(held.node[own], amounts[own], minlength=len(room))
+            room[:] = (np.array(room) - used.astype(amounts.dtype)).tolist()
+        for hold in holds.tolist():
+            if (ties := self._ties(hold)) is not None:
+                self._domains.take(ties, self._nodes_of(hold))
         return True
 
     def can_keep(self, hold: int) -> bool:

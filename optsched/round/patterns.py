@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -98,13 +99,35 @@ class Alternatives:
         chosen = set(best.values())
         return Alternatives(tuple(pattern for pattern in self.patterns if pattern in chosen))
 
+    @cached_property
+    def columns(self) -> "Columns":
+        """Return the patterns as columns."""
+        patterns, number = self.patterns, dict[int, int]()
+        mask = [number.setdefault(each.classes, len(number)) for each in patterns]
+        gpus = np.array([each.gpus for each in patterns], dtype=np.int64)
+        together = np.array([each.together for each in patterns], dtype=bool)
+        return Columns(
+            gpus=gpus,
+            cpus=np.array([each.cpus for each in patterns], dtype=np.int64),
+            memory_gib=np.array([each.memory_gib for each in patterns], dtype=float),
+            slot=np.where(together, gpus, np.minimum(gpus, 1)),
+            together=together,
+            in_rack=np.array([each.option.spread == "rack" for each in patterns], dtype=bool),
+            rate=np.array([each.option.rate for each in patterns], dtype=float),
+            mask=np.array(mask, dtype=np.int64),
+            key=tuple(
+                (own.classes, own.together, own.gpus, own.cpus, own.memory_gib) for own in patterns
+            ),
+            masks=list(number),
+        )
+
 
 NOTHING = Alternatives(())
 """The alternatives of jobs that must go on as they are."""
 
 
 Key = tuple[int, bool, int, int, float]
-"""The number of a set of node classes, whether one node holds it all, GPUs, cores and memory."""
+"""A set of node classes, whether one node holds it all, GPUs, cores and memory."""
 
 
 @entity
@@ -127,31 +150,20 @@ class Columns:
 def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns:
     """Return the patterns of demands, one after the other, as columns."""
     number: dict[int, int] = {}
-    key: list[Key] = []
+    tables, mask = [NOTHING.columns], [NOTHING.columns.mask]
     for own in alternatives:
         deadline.check()
-        for each in own.patterns:
-            mask_number = number.setdefault(each.classes, len(number))
-            key.append((mask_number, each.together, each.gpus, each.cpus, each.memory_gib))
-    options = [pattern.option for own in alternatives for pattern in own.patterns]
-    mask, together, gpus, cpus, memory_gib = (
-        np.array(column, dtype=kind)
-        for column, kind in zip(
-            zip(*key, strict=True) if key else ((),) * 5,
-            (np.int64, bool, np.int64, np.int64, float),
-            strict=True,
-        )
-    )
+        table = own.columns
+        numbers = [number.setdefault(classes, len(number)) for classes in table.masks]
+        tables.append(table)
+        mask.append(np.array(numbers, dtype=np.int64)[table.mask])
     return Columns(
-        gpus=gpus,
-        cpus=cpus,
-        memory_gib=memory_gib,
-        slot=np.where(together, gpus, np.minimum(gpus, 1)),
-        together=together,
-        in_rack=np.array([option.spread == "rack" for option in options], dtype=bool),
-        rate=np.array([option.rate for option in options], dtype=float),
-        mask=mask,
-        key=tuple(key),
+        **{
+            name: np.concatenate([getattr(table, name) for table in tables])
+            for name in ("gpus", "cpus", "memory_gib", "slot", "together", "in_rack", "rate")
+        },
+        mask=np.concatenate(mask),
+        key=tuple(chain.from_iterable(table.key for table in tables)),
         masks=list(number),
     )
 

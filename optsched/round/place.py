@@ -100,7 +100,11 @@ class Packing:
         kept = self.model.patterns.kept[which]
         keeps = self.model.options.first[kept]
         hosted = self.model.options.host[keeps] >= 0
-        for part in (~hosted, hosted):
+        alone = ~hosted
+        if self.nodes.keep_all(which[alone]):
+            self.chosen[kept[alone]] = keeps[alone]
+            alone[:] = False
+        for part in (alone, hosted):
             for k, j, option in zip(
                 which[part].tolist(), kept[part].tolist(), keeps[part].tolist(), strict=True
             ):
@@ -204,20 +208,21 @@ class Packing:
         fits[: len(patterns.fresh)] = self._might_fit()
         able = fits[options.pattern] & (self.chosen < 0)[options.job]
         which = np.flatnonzero(able & (options.value > 0) & (options.finish_s <= within_s))
-        job, pattern = options.job[which], options.pattern[which]
+        pattern = options.pattern[which]
         density = options.value[which] / np.maximum(patterns.gpus[pattern], 1.0)
-        order = np.argsort(-density, kind="stable")
-        for option, j, p in zip(
-            which[order].tolist(), job[order].tolist(), pattern[order].tolist(), strict=True
-        ):
-            if self._late:
-                break
-            if self.chosen[j] < 0 and p not in self.nodes.full:
-                self.put(j, option)
+        rest = which[np.argsort(-density, kind="stable")]
+        while len(rest) and not self._late:
+            for option in rest[:LOOKS_EVERY].tolist():
+                j = int(options.job[option])
+                if self.chosen[j] < 0 and int(options.pattern[option]) not in self.nodes.full:
+                    self.put(j, option)
+            rest = rest[LOOKS_EVERY:]
+            fits[: len(patterns.fresh)] = self._might_fit()
+            rest = rest[(self.chosen < 0)[options.job[rest]] & fits[options.pattern[rest]]]
 
     def _might_fit(self) -> Bools:
         """Return for each pattern whether there are as many free GPUs, on one node where it needs
-        that."""
+        that, as far as is known by now."""
         table = self.model.patterns.table
         together, free = self.nodes.most_together(), self.nodes.free_gpus()
         on = [[c for c in range(len(free)) if mask >> c & 1] for mask in table.masks]
@@ -225,7 +230,9 @@ class Packing:
         total = np.array([sum(free[c] for c in own) for own in on], dtype=np.int64)
         anywhere = np.array([bool(own) for own in on], dtype=bool)[table.mask]
         room = np.where(table.together, most[table.mask], total[table.mask])
-        return (room >= table.gpus) & (anywhere | ~table.together)
+        fits = (room >= table.gpus) & (anywhere | ~table.together)
+        fits[list(self.nodes.full)] = False
+        return np.asarray(fits, dtype=bool)
 
     def worth(self) -> float:
         """Return the value of what is placed."""

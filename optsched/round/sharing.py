@@ -34,15 +34,16 @@ options."""
 def holds_on_others(facts: Facts) -> list[Hold]:
     """Return all such options, by job."""
     holds = [hold for j in facts.kept.tolist() if (hold := _alone(facts, j))]
+    if not any(job.profile.sharing for job in facts.jobs):
+        return holds
     return sorted(holds + _guests(facts), key=lambda hold: hold.job)
 
 
 def _alone(facts: Facts, j: int) -> Hold | None:
     """Return the option of the second of two that share GPUs to stay without the first."""
-    entry = facts.entry(j)
-    if not is_second(entry):
+    entry = facts.running[j]
+    if entry is None or entry.mode.share_with is None or not is_second(entry):
         return None
-    assert entry.mode.share_with is not None
     partner = facts.position[entry.mode.share_with]
     if facts.must[j] or facts.must[partner]:
         return None

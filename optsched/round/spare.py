@@ -36,7 +36,7 @@ def swap_costs(
     )
     states = [np.unique(left[list(kind.nodes)], axis=0) for kind in classes]
     free = [int(left[list(kind.nodes), 0].sum()) for kind in classes]
-    members = [[kind.number for kind in classes if kind.bit & mask] for mask in table.masks]
+    members = {mask: [kind.number for kind in classes if kind.bit & mask] for mask in table.masks}
 
     @cache
     def seconds(key: Key) -> float:

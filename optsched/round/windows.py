@@ -66,7 +66,7 @@ class Openings:
             if window.to_s > instance.now_s
         ]
         self._known: dict[object, Alternatives] = {}
-        self._held = _held(instance)
+        self._held = _held(instance) if self._windows else Counter[int]()
 
     def open(self, job: Job, alternatives: Alternatives) -> Alternatives:
         """Return the alternatives on the nodes where the job can stay long enough from now on."""

@@ -21,6 +21,7 @@ from optsched.round.build import build
 from optsched.round.decide import decide, job_rounds
 from optsched.round.exact import program
 from optsched.round.model import RoundModel
+from optsched.round.nodes import Nodes
 from optsched.round.place import Packing
 from optsched.round.realise import keep_all, realise_losers_first
 from optsched.round.solver import RoundRequest
@@ -278,6 +279,46 @@ def test_generated_columns_end_at_the_linear_relaxation(instance: Instance, star
     if weights is not None:
         taken = np.bincount(model.options.job, weights=weights, minlength=len(model.jobs))
         assert (taken <= 1 + 1e-6).all() and (taken[model.must] >= 1 - 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    "instance", [generate(jobs=60, gpus=64, seed=1, running=0.5), with_types(60, 64, 12)]
+)
+def test_no_better_prices_are_sought_than_enough(instance: Instance) -> None:
+    model = model_of(instance)
+    start, plan = dual.first_prices(model), keep_all(model).chosen
+
+    def last(enough: float) -> dual.Prices:
+        *_, found = dual.improve(model, start, plan, lambda: 60.0, (1e-9,), enough)
+        return found
+
+    best = last(-np.inf)
+    enough = (model.bound(start) + best.bound) / 2
+    found = last(enough)
+    assert best.bound < found.bound <= enough
+    assert found.cuts < best.cuts
+    assert found.bound == pytest.approx(model.bound(found.prices), rel=1e-9)
+
+
+@settings(PATIENT, max_examples=40)
+@given(rounds(most_jobs=14))
+def test_jobs_are_kept_at_once_as_one_by_one(instance: Instance) -> None:
+    model = model_of(instance)
+    at_once, one_by_one = Nodes(model), Nodes(model)
+    holds = np.arange(len(model.patterns.kept))
+    if not at_once.keep_all(holds):
+        event("not all at once")
+        return
+    assert all(one_by_one.keep(k) for k in holds.tolist())
+    for a, b in zip(_amounts(at_once), _amounts(one_by_one), strict=True):
+        assert a == pytest.approx(b, abs=1e-6)
+    at_once.index()
+    assert not at_once.keep_all(holds)
+
+
+def _amounts(nodes: Nodes) -> tuple[list[float], ...]:
+    gbps = [*nodes._domains.gbps.values()]
+    return [*nodes.gpus], nodes.cpus, nodes.memory, nodes._left, gbps
 
 
 @settings(PATIENT, max_examples=30)

@@ -109,10 +109,12 @@ def by_columns(
     tolerances: Sequence[float],
     left_s: Callable[[], float],
     plan: Ints | None = None,
+    enough: float = -np.inf,
 ) -> Iterator[tuple[Floats, float, Floats | None, int]]:
     """Yield, when the bound is within each of the `tolerances` of the linear program, and in the
-    end, the best prices found, the bound that they prove, what the last linear program takes of
-    each option (None without any), and how often all options were priced.
+    end or once the bound is `enough`, the best prices found, the bound that they prove, what the
+    last linear program takes of each option (None without any), and how often all options were
+    priced.
 
     In each turn the options that are best at its prices join, and those that are best half-way to
     the best prices so far, which keeps prices from leaping (Wentges, International Transactions in
@@ -138,7 +140,7 @@ def by_columns(
         if coarse and bound - value <= coarse[0]:
             del coarse[0]
             yield prices, bound, weights, priced
-        if bound - value <= finest or not master.add(np.concatenate(new)):
+        if bound <= max(enough, value + finest) or not master.add(np.concatenate(new)):
             break
     yield prices, bound, weights, priced
 

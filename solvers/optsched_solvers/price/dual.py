@@ -21,7 +21,8 @@ which no price is expected."""
 PLANES_MISSES = 3
 """Trials in a row without success before the trust region shrinks."""
 PLANES_LOOK = 50
-"""Fewest cuts after which prices that are not the best yet are told: fewer take no time."""
+"""Fewest cuts after which prices that are not the best yet are told, unless a bound is known that
+is enough and one tolerance is asked for before the last: fewer take no time."""
 SLACK = 1e-9
 """Excess over the capacity of a row that is taken for rounding."""
 MANY_ROWS = 40
@@ -100,10 +101,11 @@ def optimise(
     left_s: Callable[[], float],
     tolerances: Sequence[float] = (TOLERANCE,),
     floor: float = 0.0,
+    enough: float = -np.inf,
 ) -> Iterator[Prices]:
     """Minimise the Lagrangian bound over prices >= 0, from `start`, and yield what is found at each
-    of the `tolerances`, parts of what capacity can still cost, or when no time is left. `floor` is
-    a value that is in hand. Deterministic, but for the time.
+    of the `tolerances`, parts of what capacity can still cost, or when no time is left, or when the
+    bound is `enough`. `floor` is a value that is in hand. Deterministic, but for the time.
 
     Cutting planes converge fast with few rows, but their linear program grows with the rows. Steps
     along an averaged slope cost a pass over the options whatever the rows, and are soon near, but
@@ -111,7 +113,9 @@ def optimise(
     """
     prices = first_prices(model) if start is None else start
     few = len(model.rows.limits) <= MANY_ROWS
-    yield from (_cutting_planes if few else _steps)(model, prices, left_s, tolerances, floor)
+    yield from (_cutting_planes if few else _steps)(
+        model, prices, left_s, tolerances, floor, enough
+    )
 
 
 def _steps(
@@ -120,14 +124,15 @@ def _steps(
     left_s: Callable[[], float],
     tolerances: Sequence[float],
     floor: float,
+    enough: float = -np.inf,
 ) -> Iterator[Prices]:
     """Take steps along averaged slopes as long as they gain much, then generate columns."""
     if len(model.jobs) > MANY_JOBS:
-        yield from _volume(model, prices, left_s, tolerances, floor)
+        yield from _volume(model, prices, left_s, tolerances, floor, enough)
         return
-    rough = next(_volume(model, prices, left_s, tolerances, floor))
+    rough = next(_volume(model, prices, left_s, tolerances, floor, enough))
     yield rough
-    yield from _columns(model, rough, left_s, tolerances[-1:], floor)
+    yield from _columns(model, rough, left_s, tolerances[-1:], floor, enough)
 
 
 def _columns(
@@ -136,12 +141,13 @@ def _columns(
     left_s: Callable[[], float],
     tolerances: Sequence[float],
     floor: float,
+    enough: float,
     plan: Ints | None = None,
 ) -> Iterator[Prices]:
     """Generate columns from rough prices on."""
     size = stake(model, rough.bound, floor)
     unit, within = size / len(model.jobs), [part * size for part in tolerances]
-    for found in by_columns(model, rough.prices, unit, within, left_s, plan):
+    for found in by_columns(model, rough.prices, unit, within, left_s, plan, enough):
         prices, bound, weights, priced = found
         weights = rough.weights if weights is None else weights
         yield Prices(prices, bound, weights, rough.cuts + priced)
@@ -153,17 +159,20 @@ def improve(
     plan: Ints,
     left_s: Callable[[], float],
     tolerances: Sequence[float],
+    enough: float,
 ) -> Iterator[Prices]:
     """Minimise the Lagrangian bound as `optimise` does, from prices that were the best of a round
     much like this one: few jobs would rather not do what they do in a `plan`, and the linear
     program over these is small. With few rows cutting planes are as quick; and where running jobs
     hold more than the rows have, the plan is none."""
     rough, floor = priced_once(model, last), max(0.0, model.worth(plan))
+    finer = tolerances[1:] or tolerances
     limits = model.rows.capacity * (1 + SLACK) + SLACK
     if len(limits) <= MANY_ROWS or (model.usage(plan[plan >= 0]) > limits).any():
-        yield from optimise(model, last, left_s, tolerances, floor)
+        asked = tolerances if np.isneginf(enough) else finer
+        yield from optimise(model, last, left_s, asked, floor, enough)
         return
-    yield from _columns(model, rough, left_s, tolerances[1:] or tolerances, floor, plan)
+    yield from _columns(model, rough, left_s, finer, floor, enough, plan)
 
 
 def stake(model: RoundModel, bound: float, floor: float) -> float:
@@ -179,6 +188,7 @@ def _volume(
     left_s: Callable[[], float],
     tolerances: Sequence[float],
     floor: float,
+    enough: float = -np.inf,
 ) -> Iterator[Prices]:
     """Take subgradient steps along an average of slopes (the volume algorithm of Barahona and
     Anbil, Mathematical Programming 87, 2000). The same average of the relaxed solutions tends to
@@ -190,7 +200,7 @@ def _volume(
     weights = _taken(model, chosen)
     pace, most, misses, passes, checked = FIRST_PACE, MOST_SHARE, 0, 1, bound
     *coarse, finest = tolerances
-    while passes < MOST_PASSES and left_s() > 0:
+    while passes < MOST_PASSES and bound > enough and left_s() > 0:
         step = np.where((prices <= 0) & (mean > 0), 0.0, mean)
         norm = float(np.sum(step * step))
         if norm <= 0:
@@ -231,6 +241,7 @@ def _cutting_planes(
     left_s: Callable[[], float],
     tolerances: Sequence[float],
     floor: float,
+    enough: float = -np.inf,
 ) -> Iterator[Prices]:
     """Run Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small
     linear program over the prices finds where all cuts are lowest within the region; the region
@@ -270,14 +281,14 @@ def _cutting_planes(
     radius, misses = 1.0, 0
     duals = np.zeros(0)
     *coarse, finest = tolerances
-    next_look = PLANES_LOOK
-    while len(cuts) < MOST_CUTS and left_s() > 0:
+    next_look = PLANES_LOOK if len(coarse) > 1 or np.isneginf(enough) else 0
+    while len(cuts) < MOST_CUTS and bound > enough and left_s() > 0:
         centre = prices / unit
         reach = radius * np.maximum(1.0, centre)
         for i, variable in enumerate(variables):
             variable.SetBounds(max(0.0, centre[i] - reach[i]), centre[i] + reach[i])
         if program.Solve() != pywraplp.Solver.OPTIMAL:
-            yield from _steps(model, prices, left_s, tolerances, floor)
+            yield from _steps(model, prices, left_s, tolerances, floor, enough)
             return
         duals = np.array([max(0.0, row.dual_value()) for row in rows])
         at = np.array([max(0.0, variable.solution_value()) for variable in variables])

@@ -122,12 +122,13 @@ class _Search:
             return
         finest = FINE if len(self._model.options.value) > TINY_OPTIONS else COARSE
         coarse = (max(least, finest, GAP_SHARE * self._request.gap) for least in COARSER)
-        tolerances = tuple(dict.fromkeys((*coarse, finest)))
+        tolerances, floor = tuple(dict.fromkeys((*coarse, finest))), max(0.0, self._value)
+        enough = self._value + self._tolerance() if self._is_large else -np.inf
         if last is None or self._best is None:
-            floor = max(0.0, self._value)
-            found = optimise(self._priced, prices, self._left_s, tolerances, floor)
+            found = optimise(self._priced, prices, self._left_s, tolerances, floor, enough)
         else:
-            found = improve(self._priced, last, self._best.chosen, self._left_s, tolerances)
+            chosen = self._best.chosen
+            found = improve(self._priced, last, chosen, self._left_s, tolerances, enough)
         for latest in found:
             if self._is_enough(latest) or self._decide(latest, FIRST_CORE):
                 return
