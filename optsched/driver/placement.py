@@ -180,7 +180,8 @@ class Room:
         i = self.layout.order[node]
         gpus, cpus = min(gpus, self._gpus[i]), max(0, min(cpus, self._cpus[i]))
         self.changes += 1
-        self._set_gpus(i, self._gpus[i] - gpus)
+        if gpus:
+            self._set_gpus(i, self._gpus[i] - gpus)
         self._cpus[i] -= cpus
         return gpus, cpus
 
@@ -189,7 +190,8 @@ class Room:
         i = self.layout.order[node]
         self.changes += 1
         self._freed.append(i)
-        self._set_gpus(i, self._gpus[i] + gpus)
+        if gpus:
+            self._set_gpus(i, self._gpus[i] + gpus)
         self._cpus[i] += cpus
 
     def set_aside(self, need: Need, placement: Placement) -> Aside:
