@@ -2,7 +2,7 @@
 policy and size.
 
     python -m benchmarks.simulate [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las]
-    python -m benchmarks.simulate --jobs 1000000 --policies fifo
+    python -m benchmarks.simulate --jobs 1000000 --policies fifo --beside 100000
     python -m benchmarks.simulate --jobs 10000 --nodes 128 --gpu-types 3 --policies optsched
     python -m benchmarks.simulate --jobs 500 --nodes 16 --load 1.1 --like philly --policies pollux
     python -m benchmarks.simulate --growth
@@ -15,7 +15,8 @@ are starts, ends and arrivals. `kernel_us` is what one push and half a pop of a 
 moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--counted` replays once
 more and says how many functions are called for an event, the same on every machine. `--growth`
 goes from 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event
-should grow no faster than the logarithm.
+should grow no faster than the logarithm. `--beside` replays so many jobs first: `event_ratio` is
+what an event of the larger replay costs, relative to one of the smaller.
 """
 
 import argparse
@@ -95,10 +96,14 @@ def replay(
     }
 
 
-def _in_a_process(*arguments: Any) -> None:
+def _in_a_process(*arguments: Any) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        print(json.dumps(pool.apply(replay, arguments)), flush=True)
+        return pool.apply(replay, arguments)
+
+
+def _tell(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
 
 
 def main() -> None:
@@ -113,6 +118,7 @@ def main() -> None:
     parser.add_argument("--like", default="mixed", choices=("mixed", *like.MODELS))
     parser.add_argument("--spacing", type=float, default=0.0, metavar="S")
     parser.add_argument("--counted", action="store_true", help="calls of functions for an event")
+    parser.add_argument("--beside", type=int, metavar="JOBS", help="a smaller replay first")
     parser.add_argument("--growth", action="store_true")
     arguments = parser.parse_args()
     fixed = (
@@ -124,10 +130,16 @@ def main() -> None:
     )
     if arguments.growth:
         for jobs in (10_000, 30_000, 100_000, 300_000, 1_000_000):
-            _in_a_process(jobs, arguments.nodes, *fixed, "fifo")
+            _tell(_in_a_process(jobs, arguments.nodes, *fixed, "fifo"))
         return
     for policy in arguments.policies.split(","):
-        _in_a_process(arguments.jobs, arguments.nodes, *fixed, policy)
+        smaller = None
+        if arguments.beside is not None:
+            smaller = _in_a_process(arguments.beside, arguments.nodes, *fixed, policy)
+        line = _in_a_process(arguments.jobs, arguments.nodes, *fixed, policy)
+        if smaller is not None:
+            line["event_ratio"] = round(line["us_per_event"] / smaller["us_per_event"], 2)
+        _tell(line)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,29 @@ class Demand:
 
     number: int
     needs: tuple[Need, ...]
+    fewest: tuple[tuple[int, int], ...]
+    """The fewest GPUs that suffice, by pool."""
+
+    @classmethod
+    def made(cls, number: int, needs: tuple[Need, ...]) -> "Demand":
+        """Return the demand of these needs."""
+        fewest: dict[int, int] = {}
+        for need in needs:
+            fewest[need.pool] = min(need.gpus, fewest.get(need.pool, need.gpus))
+        return cls(number, needs, tuple(fewest.items()))
 
     def fit(self, room: Room) -> tuple[int, Placement] | None:
         """Return the first need that fits and where, or None."""
         free = room.pool_gpus
+        for pool, gpus in self.fewest:
+            if not gpus or gpus <= free[pool]:
+                break
+        else:
+            return None  # as `place` would say of each need, but most of the time it is this
         for i, need in enumerate(self.needs):
-            if need.gpus and need.gpus > free[need.pool]:
-                continue  # as `place` would say, but most of the time it is this
+            gpus = need.gpus
+            if gpus and (gpus > free[need.pool] or (gpus > 1 and room.is_short(need))):
+                continue
             placement = room.place(need)
             if placement is not None:
                 return i, placement
@@ -66,7 +82,7 @@ class Demands:
                 for need, stay_s in zip(demand.needs, stays_s, strict=True)
             )
             number = len(self._by_signature) + len(self._staying)
-            self._staying[key] = Demand(number, tuple(needs))
+            self._staying[key] = Demand.made(number, tuple(needs))
         return self._staying[key]
 
     def least_budgets(self, job: Job, among: tuple[Option, ...]) -> dict[int, float]:
@@ -146,5 +162,5 @@ class Demands:
         if signature not in self._by_signature:
             needs = tuple(self.need(job, option.mode, option.spread, able) for option in able)
             number = len(self._by_signature) + len(self._staying)
-            self._by_signature[signature] = Demand(number, needs)
+            self._by_signature[signature] = Demand.made(number, needs)
         return able, self._by_signature[signature]

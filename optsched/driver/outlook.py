@@ -16,6 +16,12 @@ class Outlook:
         for job_id in gone:
             self.release(job_id)
 
+    def copy(self) -> "Outlook":
+        """Return the same outlook, to suppose more in."""
+        new = object.__new__(Outlook)
+        new._world, new._gone, new.room = self._world, {*self._gone}, self.room.copy()
+        return new
+
     def release(self, job_id: str, *, finished: bool = False) -> None:
         """Suppose that the job has given back what it holds, because it is done or will come back
         later."""

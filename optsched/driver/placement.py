@@ -130,16 +130,17 @@ class Room:
     def _change(self, need: Need, placement: Placement, sign: int, with_gpus: bool) -> None:
         layout = self.layout
         order = layout.order
+        holds_memory = need.memory_gib_per_gpu or need.memory_gib
         self.changes += 1
+        if sign > 0:
+            self._freed += [order[slot.node] for slot in placement]
         for slot in placement:
             i, gpus, cpus = order[slot.node], slot.gpus, slot.cpus
-            if sign > 0:
-                self._freed.append(i)
             if gpus and with_gpus:
                 self._set_gpus(i, self._gpus[i] + sign * gpus)
             if cpus:
                 self._cpus[i] += sign * cpus
-            if need.memory_gib_per_gpu or need.memory_gib:
+            if holds_memory:
                 self._memory[i] += sign * _memory_gib(need, gpus)
         for row, amount in need.shared:
             self.left[row] += sign * amount
@@ -179,7 +180,8 @@ class Room:
         i = self.layout.order[node]
         gpus, cpus = min(gpus, self._gpus[i]), max(0, min(cpus, self._cpus[i]))
         self.changes += 1
-        self._set_gpus(i, self._gpus[i] - gpus)
+        if gpus:
+            self._set_gpus(i, self._gpus[i] - gpus)
         self._cpus[i] -= cpus
         return gpus, cpus
 
@@ -188,7 +190,8 @@ class Room:
         i = self.layout.order[node]
         self.changes += 1
         self._freed.append(i)
-        self._set_gpus(i, self._gpus[i] + gpus)
+        if gpus:
+            self._set_gpus(i, self._gpus[i] + gpus)
         self._cpus[i] += cpus
 
     def set_aside(self, need: Need, placement: Placement) -> Aside:
@@ -337,6 +340,14 @@ class Room:
 
     # ----------------------------------------------------------------------------------------------
     # best fit
+
+    def is_short(self, need: Need) -> bool:
+        """Return whether no node, or no rack, has the free GPUs of a gang that must be on one,
+        whatever else it needs."""
+        pool, gpus = need.pool, need.gpus
+        if need.spread == "node":
+            return not any(self._nodes[pool][gpus:])
+        return need.spread == "rack" and gpus > max(self._rack_gpus[pool])
 
     def place(self, need: Need) -> Placement | None:
         """Return the best fit: the one node with the fewest GPUs left over, else the fewest nodes

@@ -143,7 +143,11 @@ class _Playout:
     def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
         self.most_starts, self.starts = most_starts, 0
         self.begun: dict[str, Fit] = {}
-        self.common, self.trial, self.claims = common, trial, dict(trial.claims)
+        self.common, self.trial = common, trial
+        self.claims = {
+            job_id: (option, placement, trial.need(job_id, option))
+            for job_id, (option, placement) in trial.claims.items()
+        }
         self.now_s, self.room = trial.now_s, trial.free.copy()
         self.ends_s = np.full(len(common.place), math.nan)
         self.kept: list[Aside] = []
@@ -213,8 +217,8 @@ class _Playout:
 
     def _keep_claimed(self) -> None:
         """Set aside what is free of the places of claims."""
-        for job_id, (option, placement) in self.claims.items():
-            self.kept.append(self.room.set_aside(self.trial.need(job_id, option), placement))
+        for _, placement, need in self.claims.values():
+            self.kept.append(self.room.set_aside(need, placement))
 
     def _release(self) -> None:
         """Go on to the next instant at which something comes free."""
@@ -249,10 +253,8 @@ class _Playout:
         heappush(self.holders, (end_s, self.trial.order(job_id), job_id))
 
     def _start_claimed(self) -> None:
-        for job_id, (option, placement) in list(self.claims.items()):
-            if job_id not in self.saving and self.room.holds(
-                self.trial.need(job_id, option), placement
-            ):
+        for job_id, (option, placement, need) in list(self.claims.items()):
+            if job_id not in self.saving and self.room.holds(need, placement):
                 del self.claims[job_id]
                 self._start(job_id, option, placement)
         self._keep_claimed()

@@ -240,7 +240,7 @@ def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) 
         partners = ((instance.job[name].profile, n) for name, n in mode.shared_gpus.items())
         share = overlap_rate(job.profile, mode.gpus, partners)
     type_rate = gpu_type_rate(job.profile, gpu_type)
-    if len(placement) > 1:
+    if len(placement) > 1 and len(instance.cluster.gpu_types) > 1:
         held = gpus_by_type(instance.cluster, placement)
         if len(held) > 1:
             type_rate = mixed_type_rate(job.profile, held)

@@ -17,7 +17,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
-from optsched_solvers.policies.xion import Victim, cheapest
+from optsched_solvers.policies.xion import Later, Victim, cheapest
 from tests.policies.verified import plan_of, times
 
 ONE = (Node(name="n0", gpus=1),)
@@ -239,3 +239,18 @@ def test_it_beats_srtf_and_fifo_where_checkpoints_cost_minutes(cost_s: float, se
 def test_it_has_no_options() -> None:
     with pytest.raises(InputError, match="rate"):
         policy("xion", options={"rate": "1"})
+
+
+def test_what_has_left_by_a_time_is_back_at_an_earlier_one() -> None:
+    jobs = tuple(Job(id=f"{end_s}", gpus=2, duration_s=end_s) for end_s in (10, 20, 30))
+    cluster = Cluster(nodes=(Node(name="n", gpus=8),))
+    world = VirtualWorld(Instance(cluster=cluster, jobs=jobs))
+    world.advance()
+    for job in jobs:
+        fit = world.fit(job.id)
+        assert fit is not None
+        world.start(job.id, *fit)
+    ends = sorted((world.expected_release_s(job.id), job.id) for job in jobs)
+    later = Later((0, 0, 0), ends, Outlook(world))
+    free = [later.at(time_s).room.pool_gpus[0] for time_s in (25, 5, 35, 20)]
+    assert free == [6, 2, 8, 6]

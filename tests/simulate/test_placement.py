@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Instance, Job, Locality, Mode, Node, Profile, Slot, Tenant
-from optsched.driver.demand import Demands
+from optsched.driver.demand import Demand, Demands
 from optsched.driver.layout import Layout, Need
 from optsched.driver.placement import Room
 from optsched.model.instance import Placement
@@ -36,8 +36,8 @@ def placed(
     nodes: tuple[Node, ...], job: Job, spread: Span = "cluster"
 ) -> list[tuple[str, int]] | None:
     room, need = room_and_need(nodes, job, spread)
-    found = room.place(need)
-    return None if found is None else [(slot.node, slot.gpus or slot.cpus) for slot in found]
+    found = Demand.made(0, (need,)).fit(room)
+    return None if found is None else [(slot.node, slot.gpus or slot.cpus) for slot in found[1]]
 
 
 def test_one_node_with_the_fewest_gpus_left_over() -> None:
@@ -70,6 +70,11 @@ def test_rack_spread_stays_within_one_rack() -> None:
         ("n1", 4),
         ("n3", 2),
         ("n4", 1),
+    ]
+    assert placed(nodes, Job(id="j", gpus=8, duration_s=1), "rack") == [
+        ("n1", 4),
+        ("n3", 2),
+        ("n4", 2),
     ]
     assert placed(nodes, Job(id="j", gpus=9, duration_s=1), "rack") is None
 
@@ -138,6 +143,8 @@ def test_finds_a_place_if_there_is_one_on_the_fewest_nodes(
     need = demands.need(job, replace(options[0].mode, gpu_type="a"), spread, options)
     room = Room(layout)
     found = room.place(need)
+    fitting = Demand.made(0, (need,)).fit(Room(layout))
+    assert fitting == (None if found is None else (0, found))
     fewest = min(
         (
             sum(1 for count in split if count)

@@ -248,12 +248,34 @@ class Xion(Srtf):
         return _Moment(self, world)
 
 
+class Later:
+    """An outlook in which running jobs leave one after the other; `seen` says of which present."""
+
+    def __init__(
+        self, seen: tuple[int, int, int], ends: list[tuple[float, str]], outlook: Outlook
+    ) -> None:
+        self.seen, self._ends, self._outlook = seen, ends, outlook
+        self._left = 0
+
+    def at(self, time_s: float) -> Outlook:
+        """Return the outlook when all have left who do by then."""
+        ends, outlook = self._ends, self._outlook
+        while self._left < len(ends) and ends[self._left][0] <= time_s:
+            outlook.release(ends[self._left][1])
+            self._left += 1
+        while self._left and ends[self._left - 1][0] > time_s:
+            self._left -= 1
+            outlook.put_back(ends[self._left][1])
+        return outlook
+
+
 class _Moment(Moment):
     """One decision; `_known` are the jobs that may be preempted now, the last in order first."""
 
     def __init__(self, rule: Preemptive, world: World) -> None:
         super().__init__(rule, world)
         self._known: list[tuple[Entry, Victim]] | None = None
+        self._later: Later | None = None
 
     def evict_for(self, entry: Entry) -> bool:
         """Preempt the cheapest set of jobs with which the waiting one fits, if that pays."""
@@ -310,16 +332,18 @@ class _Moment(Moment):
 
     def _fits_by(self, job_id: str, seconds: float) -> bool:
         """Return whether the job fits so long from now at the latest, if nobody is preempted."""
-        world = self.world
-        outlook = self.look_ahead()
-        until_s = world.now_s + seconds + TIME_TOLERANCE_S
-        gone = [other for other in world.running if world.expected_release_s(other) <= until_s]
-        for other in gone:
-            outlook.release(other)
-        fits = world.fit(job_id, outlook.room) is not None
-        for other in gone:
-            outlook.put_back(other)
-        return fits
+        until_s = self.world.now_s + seconds + TIME_TOLERANCE_S
+        return self.world.fit(job_id, self._left_by(until_s).room) is not None
+
+    def _left_by(self, until_s: float) -> Outlook:
+        """Return the outlook once those have left who run and are expected to by then. From one
+        waiting job to the next it changes little."""
+        world, soon = self.world, self.look_ahead()
+        seen = world.free.changes, len(world.running), soon.room.changes
+        if self._later is None or self._later.seen != seen:
+            ends = sorted((world.expected_release_s(other), other) for other in world.running)
+            self._later = Later(seen, ends, soon.copy())
+        return self._later.at(until_s)
 
     def _preemptible(self) -> list[tuple[Entry, Victim]]:
         if self._known is None:
