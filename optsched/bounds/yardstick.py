@@ -10,7 +10,7 @@ from ..errors import InputError
 from ..frozen import record
 from ..model.instance import Instance
 from ..model.plan import CLOSED_GAP
-from ..objectives import Objective, RankOfJobs, SumOfJobs, Term, Usage
+from ..objectives import Inverse, Objective, RankOfJobs, SumOfJobs, Term, Usage
 from ..physics import TIME_TOLERANCE_S
 from .mode_table import tabulate
 from .terms import Outlook, alone, cheapest, look, usage
@@ -90,11 +90,13 @@ def _term(term: Term, instance: Instance, outlook: Outlook, last_s: float) -> tu
     counted, cost = term.costs(instance, instance.jobs)
     ends_s = outlook.ends_s[counted]
     least = term.combine(alone(cost, ends_s, instance.now_s).tolist())
-    slopes = cost.steepest(ends_s + instance.now_s, instance.now_s + last_s).tolist()
+    slopes = cost.steepest(ends_s + instance.now_s, instance.now_s + last_s)
     match term:
         case SumOfJobs():
-            return least, math.fsum(slopes)
+            return least, math.fsum(slopes.tolist())
         case RankOfJobs():
-            return least, max(slopes, default=0.0)
+            if isinstance(cost, Inverse):  # where it costs less it does not count
+                slopes = np.minimum(slopes, least**2 / cost.scale)
+            return least, max(slopes.tolist(), default=0.0)
         case _:
             assert_never(term)

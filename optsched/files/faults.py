@@ -267,6 +267,11 @@ def _references(instance: Instance, path: str, job: Job) -> Iterator[Fault]:
         yield from _uses(instance, f"{path}.modes[{m}]", job, mode)
 
 
+def _length_s(job: Job) -> float | None:
+    """Return the reference work of a job, None where its file leaves that out."""
+    return (job.modes[0] if job.modes else job).duration_s
+
+
 def _past(instance: Instance) -> Iterator[Fault]:
     """Yield what cannot be of jobs that were done before now."""
     seen: set[str] = set()
@@ -279,7 +284,7 @@ def _past(instance: Instance) -> Iterator[Fault]:
                 "keep or rename all but one",
             )
         seen.add(job.id)
-        if (job.modes[0] if job.modes else job).duration_s is None:
+        if _length_s(job) is None:
             yield Fault(f"{path}.job.duration_s", f"job {job.id} has no length", "give seconds")
         if done.completed_s < job.submit_s:
             yield Fault(
@@ -313,11 +318,11 @@ def _failures(instance: Instance) -> Iterator[Fault]:
                 f"job {failure.job}: an attempt keeps more than the work it does",
                 f"at most {failure.work_s:g}",
             )
-        elif kept_s[failure.job] >= job.work_s:
+        elif (work_s := _length_s(job)) is not None and kept_s[failure.job] >= work_s:
             yield Fault(
                 f"{path}.kept_s",
                 f"job {failure.job}: its failing attempts do all of its work",
-                f"keep less than {job.work_s:g} s in all",
+                f"keep less than {work_s:g} s in all",
             )
 
 
@@ -502,7 +507,7 @@ def _before_now(
     instance: Instance, path: str, entry: Running | Suspended, job: Job
 ) -> Iterator[Fault]:
     """Yield what cannot be of a job that has run."""
-    work_s = job.modes[0].duration_s if job.modes else job.duration_s
+    work_s = _length_s(job)
     if not entry.remaining_s > 0:
         yield Fault(
             f"{path}.remaining_s", f"job {job.id} has no work left", "drop the finished job"

@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.families import with_tight_memory
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Cluster, Instance, Job, Mode, Node, Profile
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.decide import job_rounds
@@ -102,3 +102,12 @@ def test_price_gets_further_by_nodes_and_always_as_far(monkeypatch: pytest.Monke
     assert [(p.chosen.tolist(), p.held) for p in first] == [
         (p.chosen.tolist(), p.held) for p in second
     ]
+
+
+def test_a_job_that_may_also_run_without_gpus_is_no_gang_to_split() -> None:
+    modes = (Mode(duration_s=9.0), Mode(duration_s=4.0, gpus=1), Mode(duration_s=3.0, gpus=3))
+    nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=2, cpus=2) for i in range(2))
+    jobs = tuple(Job(id=f"j{k}", modes=modes) for k in range(3))
+    model = model_of(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
+    best = max(packing.worth() for packing in improved(keep_all(model)))
+    assert best == pytest.approx(best_round(model)[0])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Failure, Instance, Job, Node, Outage, Profile
+from optsched import Cluster, Failure, Instance, Job, Mode, Node, Outage, Profile
 from optsched.driver.state import Ending
 from optsched.engine import solve
 from optsched.files import dump_instance, load_instance
@@ -284,3 +284,9 @@ def test_faults(failures: tuple[Failure, ...], outages: tuple[Outage, ...], mess
         cluster=ONE, jobs=(Job(id="j", duration_s=10),), failures=failures, outages=outages
     )
     assert any(message in str(fault) for fault in find_faults(instance))
+
+
+def test_a_job_that_fails_and_has_no_length_is_told_so() -> None:
+    for job in (Job(id="j"), Job(id="j", modes=(Mode(gpus=1),))):
+        instance = Instance(cluster=ONE, jobs=(job,), failures=(Failure(job="j", work_s=1),))
+        assert any("duration_s" in fault.path for fault in find_faults(instance))

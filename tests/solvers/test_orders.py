@@ -6,7 +6,7 @@ import math
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from optsched.model.instance import Instance
+from optsched import Cluster, Instance, Job, Node
 from optsched.objectives import parse
 from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.orders import Orders
@@ -61,3 +61,16 @@ def test_stops_when_told() -> None:
 
 def test_leaves_makespan_alone() -> None:
     assert Orders.of(Problem(tiny.single_gpu([3.0, 1.0]), parse("makespan"))) is None
+
+
+def test_a_rate_counts_from_the_true_release_where_times_are_rounded_down() -> None:
+    """On a grid of hours the short job could end before it is submitted."""
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=2),)),
+        jobs=(Job(id="long", duration_s=2e8), Job(id="short", duration_s=0.5, submit_s=1000.7)),
+    )
+    problem = Problem(instance, parse("throughput"))
+    orders = Orders.of(problem)
+    assert orders is not None and not problem.tick.exact
+    answer = orders.least(math.inf, lambda: False)
+    assert answer is not None and answer[0] == pytest.approx(-2.0)  # each as early as it can

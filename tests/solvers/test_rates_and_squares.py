@@ -23,6 +23,7 @@ from optsched import (
     Segment,
     Sharing,
     Slot,
+    Suspended,
 )
 from optsched.bounds import all_bounds
 from optsched.bounds.yardstick import yardsticks
@@ -359,3 +360,15 @@ def test_a_job_shorter_than_a_tick_is_as_fast_as_it_is(objective: str) -> None:
         found.levels, best[0], yardsticks(instance, goal, False), strict=True
     ):
         assert level.bound is not None and not by.refutes(optimum, level.bound)
+
+
+def test_who_is_nearly_done_after_a_long_past_does_not_blur_who_is_worst_off() -> None:
+    """A nanosecond changes the rate of `late` by 5e-3, but never the lowest of all rates."""
+    jobs = (Job(id="late", duration_s=1.65e8), Job(id="other", duration_s=2000.0))
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=1),)),
+        jobs=jobs,
+        suspended=(Suspended(job="late", remaining_s=6.0),),
+    )
+    [by] = yardsticks(instance, parse("maxmin"), any_plan=False)
+    assert by.is_closed(-1.0, -1.0) and not by.is_closed(-0.997, -0.999)

@@ -297,7 +297,8 @@ class Neighbourhoods:
             choices.append(_Choice(j, option, [part], [part[:3]]))
         one_rack = len({held.rack[n] for n in nodes}) == 1 and held.rack[nodes[0]] >= 0
         split: dict[object, _Choice] = {}
-        for i in np.flatnonzero(~together & (one_rack | ~table.in_rack[pattern])).tolist():
+        splits = ~together & (gpus > 0) & (one_rack | ~table.in_rack[pattern])
+        for i in np.flatnonzero(splits).tolist():
             option = int(own[i])
             fresh, mode = model.fresh(option), model.mode(option)
             each_gib = fresh.memory_gib / fresh.gpus

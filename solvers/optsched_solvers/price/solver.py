@@ -47,6 +47,9 @@ KNAPSACK_MISSES = 3
 NEARBY = 10
 """Times the gap that is asked for within which the plan that keeps all must be of the bound for
 the last prices to be good enough."""
+SMALL_GAP = 1e-3
+"""Where no larger gap is asked for no better prices are sought than those that prove it; where one
+is, much less would be proved than soon can be."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to
 three; and not at all where a plan in hand is good enough already: packing takes too long."""
@@ -123,7 +126,8 @@ class _Search:
         finest = FINE if len(self._model.options.value) > TINY_OPTIONS else COARSE
         coarse = (max(least, finest, GAP_SHARE * self._request.gap) for least in COARSER)
         tolerances, floor = tuple(dict.fromkeys((*coarse, finest))), max(0.0, self._value)
-        enough = self._value + self._tolerance() if self._is_large else -np.inf
+        stops = self._is_large and self._request.gap <= SMALL_GAP
+        enough = self._value + self._tolerance() if stops else -np.inf
         if last is None or self._best is None:
             found = optimise(self._priced, prices, self._left_s, tolerances, floor, enough)
         else:

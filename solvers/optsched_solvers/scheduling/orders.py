@@ -164,9 +164,11 @@ class Orders:
             and (cost := term.cost(problem.instance, activity.job)) is not None
         ]
         end_s = problem.instance.now_s + alternative.seconds
+        first_s = max(problem.earliest_s[activity.index], activity.ready_s(which))
 
         def cost_at(start: int) -> float:
-            at_s = end_s + start * problem.tick.length_s
+            # Rounded down a start may be before its release, where a rate has no meaning.
+            at_s = end_s + max(first_s, start * problem.tick.length_s)
             return sum(w * float(cost.at(at_s)) for w, cost in costs)
 
         later = activity.release_down if activity.hold is None else activity.hold.down
