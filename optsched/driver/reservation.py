@@ -27,7 +27,12 @@ DRAINED_EARLY = 0.02
 """That share where early places are kept: for gangs as soon as jobs come that might pass them..."""
 DRAIN_RUNS, DRAIN_S = 0.25, 600.0
 """... and, before they have waited as long as they run, only if the place waits for at most this
-share of that, or this long."""
+share of that, or this long..."""
+SMALLER = 2 / 3
+"""... and only if at least this share of the GPU time that others have asked for is for smaller
+jobs: where more of it goes to gangs, they pass each other, and draining makes all wait longer."""
+FORGOTTEN_S = 7 * 86400.0
+"""What was asked for counts half once it would keep all GPUs busy for so long."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -196,6 +201,7 @@ class Reservations:
         self._early, self._late = _Ripening(), _Ripening()
         self._paid_s = self._submitted_s = -math.inf
         self._counted, self._backlog = 0, 0.0
+        self._asked_s: dict[int, float] = {}
         self._began_early: set[str] = set()
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
@@ -205,9 +211,17 @@ class Reservations:
         submit_s = world.job(job_id).submit_s
         if submit_s > world.instance.now_s:
             self._submitted_s = max(self._submitted_s, submit_s)
+        if world.entry(job_id) is None:
+            self._ask(world.fewest_gpus(job_id), _work_s(world, job_id))
         if job_id not in world.claims:  # who only moves stays protected
             world.protected.discard(job_id)
             self._began_early.discard(job_id)
+
+    def _ask(self, gpus: int, work_s: float) -> None:
+        """Note how long all GPUs together need for a new job, and forget of what was before."""
+        self._asked_s[gpus] = self._asked_s.get(gpus, 0.0) + work_s
+        if math.fsum(self._asked_s.values()) > FORGOTTEN_S:
+            self._asked_s = {gpus: work_s / 2 for gpus, work_s in self._asked_s.items()}
 
     def _look_at_new(self, world: World) -> list[str]:
         """See when the patience of those ends that did not start as soon as they came, and return
@@ -230,6 +244,16 @@ class Reservations:
             self._counted = jobs
             self._backlog = math.fsum(_work_s(world, job_id) for job_id in here)
         return self._backlog
+
+    def _is_passed(self, world: World, job_id: str) -> bool:
+        """Return whether jobs have been submitted after this one, and most of what others ask for
+        is for smaller ones."""
+        if world.job(job_id).submit_s >= self._submitted_s:
+            return False
+        gpus = world.fewest_gpus(job_id)
+        smaller_s = math.fsum(work_s for g, work_s in self._asked_s.items() if g < gpus)
+        others_s = math.fsum(self._asked_s.values()) - _work_s(world, job_id)
+        return smaller_s >= SMALLER * others_s
 
     def renew(
         self, world: World, *, but: Iterable[str] = (), claimed: Iterable[Claimed] = ()
@@ -314,9 +338,9 @@ class Reservations:
         if world.now_s < self._paid_s:
             ripe = late
         elif self._keeps_early:
-            overdue, last_s = {*late}, self._submitted_s
-            passed = [job for job in self._early.ripe(world) if world.job(job).submit_s < last_s]
-            ripe = [*late, *(job_id for job_id in passed if job_id not in overdue)]
+            overdue = {*late}
+            early = (job_id for job_id in self._early.ripe(world) if job_id not in overdue)
+            ripe = [*late, *(job_id for job_id in early if self._is_passed(world, job_id))]
         else:
             ripe = self._early.ripe(world)
         return sorted(ripe, key=lambda job_id: -world.rank(job_id))

@@ -326,6 +326,12 @@ def test_an_early_place_goes_to_a_shorter_gang() -> None:
     assert found["gang"] > 390.0 - 1e-6
 
 
+def test_no_place_is_kept_early_where_most_gpu_time_goes_to_gangs() -> None:
+    long = Job(id="gang-2", gpus=8, duration_s=10_000.0, submit_s=15.0)
+    assert waits_s(passed_later())["gang"] == pytest.approx(90.0)
+    assert waits_s(passed_later(long))["gang"] == pytest.approx(190.0)
+
+
 def test_who_starts_early_makes_way_for_a_shorter_gang_but_for_no_smaller_job() -> None:
     small = Job(id="small", gpus=1, duration_s=10.0, submit_s=200.0)
     found = waits_s(passed_later(small))
@@ -350,6 +356,7 @@ def test_early_places_wait_for_a_share_of_all_gpu_time(monkeypatch: pytest.Monke
         Job(id="last", gpus=1, duration_s=500.0, submit_s=1120.0, preemptible=False),
     )
     waited_s = []
+    monkeypatch.setattr(reservation, "SMALLER", 0.0)
     for share in (1.0, 0.01):
         monkeypatch.setattr(reservation, "DRAINED_EARLY", share)
         waited_s.append(waits_s(passed_later(*again))["next"])
