@@ -1,6 +1,6 @@
 """Compare `optsched` with the policies of the catalogue where saving and restoring cost time.
 
-    python -m benchmarks.preemption_cost [--case NAME ...] [--seeds 8] [--beliefs noisy:0.5]
+    python -m benchmarks.preemption_cost [--case NAME ...] [--seeds 8] [--beliefs noisy:0.5,history]
 
 Each case draws a hundred and twenty jobs for GPUs of one type and asks the same seconds of saving
 and of restoring of every job. Each line has the mean JCT of each policy over the seeds and how far
@@ -99,7 +99,7 @@ def rows(
                 )
 
 
-def row(case: str, cost_s: float, jct_s: dict[str, list[float]]) -> dict[str, Any]:
+def row(case: str, cost_s: float, beliefs: str, jct_s: dict[str, list[float]]) -> dict[str, Any]:
     """Return the means of one case and how far `optsched` is from the best of the others."""
     means = {policy: statistics.fmean(values) for policy, values in jct_s.items()}
     best = min((policy for policy in jct_s if policy != "optsched"), key=means.__getitem__)
@@ -110,6 +110,7 @@ def row(case: str, cost_s: float, jct_s: dict[str, list[float]]) -> dict[str, An
     return {
         "case": case,
         "cost_s": cost_s,
+        "beliefs": beliefs,
         **{f"{policy}_s": round(mean) for policy, mean in means.items()},
         "best": best,
         "behind": round(means["optsched"] / means[best] - 1.0, 4),
@@ -125,18 +126,19 @@ def main() -> None:
     parser.add_argument("--policy", action="append", help="a rival; four rules if left out")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--beliefs", default="oracle", help="as --estimates of simulate")
+    parser.add_argument("--beliefs", default="oracle", help="as --estimates; several: a,b")
     parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
-    for case, cost_s, jct_s in rows(
-        args.case or list(CASES),
-        args.cost or list(COSTS_S),
-        [*(args.policy or RIVALS), "optsched"],
-        range(args.first_seed, args.first_seed + args.seeds),
-        args.beliefs,
-        args.processes,
-    ):
-        print(json.dumps(row(case, cost_s, jct_s)), flush=True)
+    for beliefs in args.beliefs.split(","):
+        for case, cost_s, jct_s in rows(
+            args.case or list(CASES),
+            args.cost or list(COSTS_S),
+            [*(args.policy or RIVALS), "optsched"],
+            range(args.first_seed, args.first_seed + args.seeds),
+            beliefs,
+            args.processes,
+        ):
+            print(json.dumps(row(case, cost_s, beliefs, jct_s)), flush=True)
 
 
 if __name__ == "__main__":
