@@ -32,8 +32,8 @@ LISTS_SHARE = 0.2
 LEFT_BY_LISTS = 0.8
 """Share of the budget that list search leaves to the whole model."""
 LISTS_BEFORE_ORDERS, FEW_TO_ORDER = 0.03, 9
-"""Share of the budget for list search before all orders are tried, of more jobs than this: those of
-fewer are tried sooner than list search would help."""
+"""Share of the budget for list search before all orders are tried, of more jobs than this, of which
+one that may be preempted counts twice: those of fewer are tried sooner than lists would help."""
 MOST_WAITS = 24
 """Changes of what use costs until which all jobs wait in some of the first list schedules."""
 CELLS = 300
@@ -106,7 +106,8 @@ def _try_orders(progress: Progress, orders: Orders, guide: List | None) -> None:
     list search finds before, the fewer of them can be better."""
     if progress.schedule is None:
         return
-    if len(progress.problem.activities) > FEW_TO_ORDER:
+    activities = progress.problem.activities
+    if len(activities) + sum(activity.hold is not None for activity in activities) > FEW_TO_ORDER:
         until = progress.budget.fraction_left() - LISTS_BEFORE_ORDERS
         ListSearch(progress, guide).run(until=until)
     until = progress.budget.fraction_left() / 2
