@@ -3,11 +3,11 @@ policy does between two events, its look ahead included. One line of JSON for ea
 
     python -m benchmarks.decisions [--jobs 10000] [--gpus 16384] [--decisions 10] [--gpu-types 1,3]
 
-Jobs and nodes are those of `optsched.traces.generate.synth`, with so many jobs more that as many
-as were asked for are still `active` (they wait or run) at the last decision. Half of them run at
-first; ten seconds or more lie between two decisions. Restoring takes `--restore` times as long as
-in the families of jobs: where that is long, the policy looks ahead, and `ahead` is at how many of
-the decisions it did. `--budget` is the wall clock that its rounds may take.
+Jobs and nodes are those of `optsched.traces.generate.synth`. A replay begins with 1.3 times as many
+jobs as asked for, half of them running, so that at least that many are still `active` (they wait
+or run) at the last decision; ten seconds or more lie between two decisions. Restoring takes
+`--restore` times as long as `synth` says: where that is long, the policy looks ahead, and `ahead`
+counts the decisions at which it did. `--budget` is the wall clock that its rounds may take.
 """
 
 import argparse

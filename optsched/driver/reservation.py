@@ -32,7 +32,7 @@ SMALLER = 2 / 3
 """... and only if at least this share of the GPU time that others have asked for is for smaller
 jobs: where more of it goes to gangs, they pass each other, and draining makes all wait longer."""
 FORGOTTEN_S = 7 * 86400.0
-"""What was asked for counts half once it would keep all GPUs busy for so long."""
+"""What jobs have asked for counts half once it would keep all GPUs busy for longer than this."""
 RECOUNT = 0.1
 """What is there is summed up anew when the number of jobs has changed by this share."""
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
@@ -218,7 +218,8 @@ class Reservations:
             self._began_early.discard(job_id)
 
     def _ask(self, gpus: int, work_s: float) -> None:
-        """Note how long all GPUs together need for a new job, and forget of what was before."""
+        """Count how long all GPUs together need for a new job; the past counts half once it is more
+        than `FORGOTTEN_S`."""
         self._asked_s[gpus] = self._asked_s.get(gpus, 0.0) + work_s
         if math.fsum(self._asked_s.values()) > FORGOTTEN_S:
             self._asked_s = {gpus: work_s / 2 for gpus, work_s in self._asked_s.items()}

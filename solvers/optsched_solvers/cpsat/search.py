@@ -32,8 +32,8 @@ LISTS_SHARE = 0.2
 LEFT_BY_LISTS = 0.8
 """Share of the budget that list search leaves to the whole model."""
 LISTS_BEFORE_ORDERS, FEW_TO_ORDER = 0.03, 9
-"""Share of the budget for list search before all orders are tried, of more jobs than this, of which
-one that may be preempted counts twice: those of fewer are tried sooner than lists would help."""
+"""Share of the budget for list search before all orders of more jobs than this are tried. One that
+may be preempted counts twice; the orders of fewer jobs take less time than list search."""
 MOST_WAITS = 24
 """Changes of what use costs until which all jobs wait in some of the first list schedules."""
 CELLS = 300

@@ -21,8 +21,8 @@ which no price is expected."""
 PLANES_MISSES = 3
 """Trials in a row without success before the trust region shrinks."""
 PLANES_LOOK = 50
-"""Fewest cuts after which prices that are not the best yet are told, unless a bound is known that
-is enough and one tolerance is asked for before the last: fewer take no time."""
+"""Fewest cuts before prices within a coarse tolerance are yielded, as fewer take no time; none if a
+bound can be `enough` and there is only one such tolerance."""
 SLACK = 1e-9
 """Excess over the capacity of a row that is taken for rounding."""
 MANY_ROWS = 40

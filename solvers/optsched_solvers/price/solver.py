@@ -48,8 +48,8 @@ NEARBY = 10
 """Times the gap that is asked for within which the plan that keeps all must be of the bound for
 the last prices to be good enough."""
 SMALL_GAP = 1e-3
-"""Where no larger gap is asked for no better prices are sought than those that prove it; where one
-is, much less would be proved than soon can be."""
+"""Where at most this gap is asked for, the search for prices ends once they prove it. With a larger
+one it goes on: a much smaller gap soon follows."""
 FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
 """Above so many options a choice by prices is put on nodes in one order only, else in up to
 three; and not at all where a plan in hand is good enough already: packing takes too long."""
