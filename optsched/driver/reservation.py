@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from ..frozen import record
 from ..model.instance import Placement, Slot
-from ..physics import TIME_TOLERANCE_S
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s
 from ..physics.modes import Option
 from .outlook import Outlook
 from .placement import Room
@@ -38,6 +38,12 @@ RECOUNT = 0.1
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
+NEARLY_FREE = 0.01
+"""Preempting costs next to nothing where saving and restoring take less than this share of what
+jobs have left: a gang that could take its GPUs so needs no place..."""
+LONG_RUNS = 20.0
+"""... until it has waited so many times as long as it runs, or its least patience."""
+
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
 the only one."""
@@ -52,6 +58,15 @@ def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
     if gpus <= 1:
         return PATIENCE_S + PATIENCE_RUNS * run_s
     return max(GANG_PATIENCE_S, run_s) + GANG_BACKLOGS * backlog_s
+
+
+def swaps_matter(world: World, jobs: Collection[str]) -> bool:
+    """Return whether saving and restoring these jobs would take more than next to nothing of what
+    they have left."""
+    swap_s = sum(
+        hold_to_save_s(world.job(job_id)) + world.profile(job_id).restore_s for job_id in jobs
+    )
+    return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:
@@ -115,6 +130,38 @@ def earliest(world: World, job_id: str, claimed: Iterable[Claimed] = ()) -> Rese
             continue
         fit, due_s = world.fit(job_id, outlook.room), end_s
     return None if fit is None else Reservation(job_id, fit[0], fit[1], due_s)
+
+
+def _preempts_below(world: World, job_id: str) -> float:
+    """Return the rank below which running jobs may be preempted for this one."""
+    own = world.rank(job_id)
+    preempts = world.cluster.preempts.get(world.job(job_id).priority, "any")
+    return {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
+
+
+def _needing_places(world: World, jobs: list[str]) -> list[str]:
+    """Return those of the jobs whose patience is over that need a place: all but those that would
+    fit if who may be preempted were, where that costs next to nothing, and have not waited very
+    long (`LONG_RUNS`)."""
+
+    def has_waited_long(job_id: str) -> bool:
+        ran_s = world.attained_gpu_s(job_id) / max(1, world.fewest_gpus(job_id))
+        run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
+        return world.waited_s(job_id) >= LONG_RUNS * run_s
+
+    if all(map(has_waited_long, jobs)) or swaps_matter(world, [*world.waiting, *world.running]):
+        return jobs
+    rooms: dict[float, Room] = {}
+
+    def could_preempt(job_id: str) -> bool:
+        below = _preempts_below(world, job_id)
+        if below not in rooms:
+            able = (name for name in world.running if world.rank(name) < below)
+            gone = (name for name in able if world.preemptible_at_s(name) < math.inf)
+            rooms[below] = Outlook(world, gone).room
+        return world.fit(job_id, rooms[below]) is not None
+
+    return [job_id for job_id in jobs if has_waited_long(job_id) or not could_preempt(job_id)]
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:
@@ -344,7 +391,7 @@ class Reservations:
             ripe = [*late, *(job_id for job_id in early if self._is_passed(world, job_id))]
         else:
             ripe = self._early.ripe(world)
-        return sorted(ripe, key=lambda job_id: -world.rank(job_id))
+        return sorted(_needing_places(world, ripe), key=lambda job_id: -world.rank(job_id))
 
     def _is_outranked(self, world: World, kept: Reservation, but: Iterable[str]) -> bool:
         """Return whether a place is to be kept for a job of a higher priority or, where this one is
@@ -352,7 +399,7 @@ class Reservations:
         own, lost = world.rank(kept.job), tuple(world.lost)
         if kept.early and any(
             world.rank(name) >= own and name not in but and self._nowhere.get(name) != lost
-            for name in self._late.ripe(world)
+            for name in _needing_places(world, self._late.ripe(world))
         ):
             return True
         if all(world.rank(name) <= own for name in world.waiting):
@@ -426,15 +473,13 @@ class Reservations:
             return []
         if kept.early and _waits_little(world, kept.job):
             return []
-        own, nodes = world.rank(kept.job), {slot.node for slot in kept.placement}
-        preempts = world.cluster.preempts.get(world.job(kept.job).priority, "any")
-        least = {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
+        below, nodes = _preempts_below(world, kept.job), {slot.node for slot in kept.placement}
         able = (
             job_id
             for job_id in world.running
             if any(slot.node in nodes for slot in world.placement(job_id))
             and not (job_id in pinned or self.protects(world, job_id, kept.job))
-            and world.rank(job_id) < least
+            and world.rank(job_id) < below
             and world.may_preempt(job_id)
         )
         outlook, need = Outlook(world), world.need(kept.job, kept.option)

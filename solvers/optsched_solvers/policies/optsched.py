@@ -11,7 +11,7 @@ from annotated_types import Ge
 from optsched.bounds import lower_bounds
 from optsched.driver.borrowing import borrowers, may_borrow, with_promised
 from optsched.driver.playout import Playouts
-from optsched.driver.reservation import Reservations
+from optsched.driver.reservation import Reservations, swaps_matter
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
@@ -49,9 +49,6 @@ MOST_PLAN_S = 4.0
 """Most counted work of either, so that a live round of a hundred jobs takes about a second."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
-NEARLY_FREE = 0.01
-"""Where saving and restoring take less than this share of what jobs have left, preemptions are
-decided by price alone."""
 
 
 class Optsched:
@@ -62,7 +59,7 @@ class Optsched:
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
     for it (`World.claims`).
 
-    Where saving and restoring take long (`NEARLY_FREE`), whom to preempt is not left to prices,
+    Where saving and restoring take long (`swaps_matter`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
     First steps are tried: that of the round (where run times are known), that of the round in which
     all that runs goes on, that of `xion`, and as long as no job has come that of a list rule, which
@@ -370,10 +367,5 @@ class Optsched:
 
     def _preemptions_matter(self, world: World) -> bool:
         """Return whether saving and restoring take so long that prices alone are no guide."""
-        if not self._counts_times_only:
-            return False
         jobs = [*world.waiting, *world.running]
-        swap_s = sum(
-            hold_to_save_s(world.job(job_id)) + world.profile(job_id).restore_s for job_id in jobs
-        )
-        return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+        return self._counts_times_only and swaps_matter(world, jobs)
