@@ -11,6 +11,7 @@ from ..model.job import Job, first_come
 from ..physics import (
     TIME_TOLERANCE_S,
     hold_to_save_s,
+    is_elastic,
     lost_s,
     may_preempt,
     placed_rate,
@@ -29,9 +30,9 @@ from .windows import Openings
 
 LOOKS_EVERY = 64
 """After so many jobs the clock is looked at."""
-SETTLE = 10.0
+SETTLE, ELASTIC_SETTLE = 10.0, 2.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
-costs it."""
+costs it; less long where its size may change, as each job that comes or ends changes all sizes."""
 
 
 class Facts:
@@ -42,8 +43,9 @@ class Facts:
     GPUs, `load_s` start-up (and restore, for one that ran before), `lost_s` the productive seconds
     and `lost_work_s` the reference work that a preemption would lose, `setup_left_s` start-up still
     to go, `rate` the present rate, `peace_s` how long a job that was preempted before has run since
-    (infinite for others), `cost_s` what a preemption costs in all. `must` says that the job must be
-    kept, `depth` how far below the others it is that gives way to them, 0 for these (see `build`).
+    (infinite for others), `cost_s` what a preemption costs in all. `elastic` says that the job may
+    choose how many GPUs it takes, `must` that it must be kept, `depth` how far below the others it
+    is that gives way to them, 0 for these (see `build`).
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class Facts:
                 deadline.check()
             self._read_running(j, self.jobs[j].id in keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
-        unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
+        self.elastic = np.array([is_elastic(job) for job in self.jobs], dtype=bool)
+        settle = np.where(self.elastic, ELASTIC_SETTLE, SETTLE)
+        unsettled = self.peace_s < settle * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
         self.must[self.kept] |= (unsettled | ends_first)[self.kept]
         self._keep_hosts()
