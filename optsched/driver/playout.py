@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.instance import Placement, Running
-from ..objectives import JobCost, Objective, RankOfJobs, SumOfJobs, Usage
+from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usage
 from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
 from .demand import Demand
@@ -85,8 +85,14 @@ class Playouts:
         return _cost(self._by_tier, self.completions_s(trial))
 
     def done_now(self) -> tuple[float, ...]:
-        """Return what each level would come to if all were done now."""
-        return _cost(self._levels, np.full(len(self.place), self._world.now_s))
+        """Return what each level would come to if all were done now; where rates count, which
+        would have no limit, if each were as soon as it can be."""
+        world = self._world
+        counts_rates = any(
+            isinstance(cost, Inverse) for level in self._levels for *_, cost in level
+        )
+        left_s = [world.fastest_finish_s(job) if counts_rates else 0.0 for job in self.place]
+        return _cost(self._levels, world.now_s + np.array(left_s))
 
     def _costs_of(self, objective: Objective, jobs: list[str]) -> "list[_Level]":
         """Return the terms of each level, with the places and costs of the jobs that count."""

@@ -414,6 +414,14 @@ def test_the_gap_of_the_plan_is_none_above_the_optimum(name: str) -> None:
     assert value >= optimum * (1 - 1e-9)
 
 
+def test_the_gap_of_the_plan_is_told_of_rates_of_jobs_that_come_now() -> None:
+    """One of two alike jobs waits, and each could be alone: no bound is as good as the plan."""
+    jobs = [Job(id=name, duration_s=100.0) for name in "ab"]
+    policy = Optsched(Optsched.Options(prove=True), parse("throughput"))
+    simulate(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=tuple(jobs)), policy)
+    assert [record.plan_gap for record in policy.rounds] == [1.0, 0.0]
+
+
 def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:
     """The plan made at first comes true, since nobody waits so long that a place is kept, so that
     no schedule of all costs less than it says."""

@@ -327,8 +327,9 @@ class Optsched:
         if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
             value = playouts.cost(step.trial, to_the_end=True)[0]
             if math.isfinite(value):
-                bound = lower_bounds(now.instance.only(playouts.place), self.objective)[0]
-                plan_gap = max(0.0, value - bound.value) / (value - base) if value > base else 0.0
+                bound = lower_bounds(now.instance.only(playouts.place), self.objective)[0].value
+                certain = min(base, bound)
+                plan_gap = (value - bound) / (value - certain) if value > bound else 0.0
         return replace(step, lead=lead, plan_gap=plan_gap)
 
     def _charge(self, world: World, trial: Trial, xion: Trial) -> float:
