@@ -2,12 +2,14 @@
 
 import math
 from bisect import bisect, insort
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.instance import Placement, Running
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job
 from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usage
 from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
@@ -34,18 +36,19 @@ class Playouts:
     """
 
     def __init__(self, world: World, objective: Objective) -> None:
-        self._world = world
-        jobs = [*world.waiting, *world.running, *world.saving]
-        self.place = {job_id: i for i, job_id in enumerate(jobs)}
-        self._levels = self._costs_of(objective, jobs)
-        tiers = sorted({world.rank(job_id) for job_id in jobs}, reverse=True)
+        self._world, self._objective = world, objective
+        names = [*world.waiting, *world.running, *world.saving]
+        self.place = {job_id: i for i, job_id in enumerate(names)}
+        jobs = [world.job(job_id) for job_id in names]
+        self._levels = self._costs_of(world.instance, jobs)
+        tiers = sorted({world.rank(job_id) for job_id in names}, reverse=True)
         self._by_tier = self._levels
         if len(tiers) > 1:
             self._by_tier = [
                 level
                 for tier in tiers
                 for level in self._costs_of(
-                    objective, [job_id for job_id in jobs if world.rank(job_id) == tier]
+                    world.instance, [job for job in jobs if world.rank(job.id) == tier]
                 )
             ]
         self.line = sorted(map(self.entry, world.waiting))
@@ -71,12 +74,9 @@ class Playouts:
         placement = world.placement(job_id)
         return world.through_windows_s(job_id, placement, world.expected_end_s(job_id))
 
-    def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
-        """Return what each level of the objective comes to over the jobs that are here; that of a
-        real plan if it is played `to_the_end`, and infinite where some job then never starts."""
-        return _cost(
-            self._levels, self.completions_s(trial, math.inf if to_the_end else MOST_STARTS)
-        )
+    def cost(self, trial: Trial) -> tuple[float, ...]:
+        """Return what each level of the objective comes to over the jobs that are here."""
+        return _cost(self._levels, self.completions_s(trial))
 
     def cost_by_tier(self, trial: Trial) -> tuple[float, ...]:
         """Return what each level comes to over the jobs of the highest priority, then over those of
@@ -87,24 +87,32 @@ class Playouts:
     def done_now(self) -> tuple[float, ...]:
         """Return what each level would come to if all were done now; where rates count, which
         would have no limit, if each were as soon as it can be."""
-        world = self._world
-        counts_rates = any(
-            isinstance(cost, Inverse) for level in self._levels for *_, cost in level
-        )
-        left_s = [world.fastest_finish_s(job) if counts_rates else 0.0 for job in self.place]
-        return _cost(self._levels, world.now_s + np.array(left_s))
+        return _cost(self._levels, self._soonest_s(self._levels))
 
-    def _costs_of(self, objective: Objective, jobs: list[str]) -> "list[_Level]":
-        """Return the terms of each level, with the places and costs of the jobs that count."""
+    def plan_cost(self, trial: Trial, now: Instance) -> tuple[float, float]:
+        """Return what the first level comes to over the jobs of the present as an instance, by
+        which it is counted, in the real plan that a trial leads to if it is played to the end, and
+        if they were done now; the first is infinite where one then never starts."""
+        level = self._costs_of(now, now.jobs)[:1]
+        ends_s = self.completions_s(trial, math.inf)
+        return _cost(level, ends_s)[0], _cost(level, self._soonest_s(level))[0]
+
+    def _soonest_s(self, levels: "list[_Level]") -> NDArray[np.float64]:
         world = self._world
-        nouns = [world.job(job_id) for job_id in jobs]
-        place = np.array([self.place[job_id] for job_id in jobs], dtype=np.int64)
+        counts_rates = any(isinstance(cost, Inverse) for level in levels for *_, cost in level)
+        left_s = [world.fastest_finish_s(job) if counts_rates else 0.0 for job in self.place]
+        return world.now_s + np.array(left_s)
+
+    def _costs_of(self, instance: Instance, jobs: Sequence[Job]) -> "list[_Level]":
+        """Return the terms of each level, with the places and costs in an instance of the jobs that
+        count."""
+        place = np.array([self.place[job.id] for job in jobs], dtype=np.int64)
         levels: list[_Level] = []
-        for level in objective.levels:
+        for level in self._objective.levels:
             levels.append([])
             for weight, term in level:
                 if not isinstance(term, Usage):
-                    counted, cost = term.costs(world.instance, nouns)
+                    counted, cost = term.costs(instance, jobs)
                     levels[-1].append((weight, term, place[counted], cost))
         return levels
 

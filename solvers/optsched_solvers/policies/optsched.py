@@ -319,15 +319,16 @@ class Optsched:
     ) -> Step:
         """Return the step with what is known of the plan that it leads to: how much less it costs
         than keeping all that runs, and how far it may be from the best plan of all."""
-        base = playouts.done_now()[0]
         lead = plan_gap = None
         if keeping is not None:
+            base = playouts.done_now()[0]
             kept, value = playouts.cost(keeping.trial)[0], playouts.cost(step.trial)[0]
             lead = (kept - value) / (kept - base) if kept > base else 0.0
         if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
-            value = playouts.cost(step.trial, to_the_end=True)[0]
+            here = now.instance.only(playouts.place)
+            value, base = playouts.plan_cost(step.trial, here)
             if math.isfinite(value):
-                bound = lower_bounds(now.instance.only(playouts.place), self.objective)[0].value
+                bound = lower_bounds(here, self.objective)[0].value
                 certain = min(base, bound)
                 plan_gap = (value - bound) / (value - certain) if value > bound else 0.0
         return replace(step, lead=lead, plan_gap=plan_gap)
