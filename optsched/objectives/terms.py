@@ -78,7 +78,8 @@ class _OfJobs(_Base):
         """Return the positions of the jobs that count, and their costs as arrays."""
         import numpy as np
 
-        scale = np.array([self._scale(instance, job) for job in jobs], np.float64)
+        of = self.scale if self.priority is None else self._scale
+        scale = np.array([of(instance, job) for job in jobs], np.float64)
         origin = np.array([self._origin_s(instance, job) for job in jobs], np.float64)
         which = np.flatnonzero((scale > 0) & ~np.isnan(origin))
         return which, self.shape(scale[which], origin[which])
