@@ -11,9 +11,10 @@ import pytest
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.driver.world import World
 from optsched.errors import InputError
+from optsched.model.cluster import Window
 from optsched.model.job import Mode
 from optsched.plugins.registry import policy
-from optsched.simulate.run import Simulation
+from optsched.simulate.run import Simulation, simulate
 from optsched_solvers.policies.parts.core_search import CoreSearch
 from tests.policies.verified import plan_of, times, where
 
@@ -246,6 +247,17 @@ def test_a_cpu_job_starts_as_fast_as_the_bandwidth_allows() -> None:
     assert times(found["g"]) == [(0, 100)]
     assert [segment.mode.cpus for segment in found["c"].segments] == [4, 8]
     assert times(found["c"]) == [(0, 100), (100, 150)]
+
+
+def test_a_job_that_runs_on_no_node_is_not_given_its_cores_back() -> None:
+    """It runs slowly without any node, as the only GPU is in a window."""
+    modes = Mode(duration_s=6.0), Mode(duration_s=3.0, gpus=1)
+    cluster = Cluster(
+        nodes=(Node(name="n", gpus=1),), windows=(Window(nodes=("n",), from_s=1.0, to_s=9.0),)
+    )
+    instance = Instance(cluster=cluster, jobs=(Job(id="j", modes=modes, submit_s=2.0),))
+    plan = simulate(instance, policy("coda-style"))
+    assert times(plan.jobs[0]) == [(2, 8)]
 
 
 def workload(seed: int, cores: int | None = None) -> Instance:

@@ -159,6 +159,16 @@ def test_a_huge_weight_hides_no_better_plan(solver: str) -> None:
     assert (found.status, found.value) == ("optimal", 1e12 + 1770)
 
 
+@pytest.mark.parametrize("solver", ("cpsat", "milp"))
+def test_a_slower_mode_may_reach_cheaper_nodes(solver: str) -> None:
+    """With two cores a GPU half of the gang fits on the node that is free; with three it is faster
+    and all of it must be paid for."""
+    paid, free = Node(name="paid", gpus=3), Node(name="free", gpus=2, cpus=2, gpu_price_per_h=0.0)
+    gang = Job(id="gang", gpus=2, duration_s=4.0, profile=Profile(cpus_per_gpu={2: 1.0, 3: 1.25}))
+    instance = Instance(cluster=Cluster(nodes=(paid, free)), jobs=(gang,))
+    assert_true(instance, "cost", solver)
+
+
 def assert_true(instance: Instance, objective: str, solver: str, seconds: float = 20) -> None:
     """Nothing that is said of the answer is refuted by the exhaustive search, and the verifier
     rejects no plan."""

@@ -282,7 +282,7 @@ class Coda:
             self._trials.started(world, job_id, fit[0])
         if not _gpus(fit[1]):
             self._on_cpus[job_id] = None
-            if fit[0].rate < world.fastest(job_id).rate:
+            if fit[1] and fit[0].rate < world.fastest(job_id).rate:
                 self._slowed[job_id] = None
 
     def _serve_gangs(

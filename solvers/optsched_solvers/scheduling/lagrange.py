@@ -156,9 +156,26 @@ class PriceBound:
         for activity, earliest_s in zip(
             self.problem.activities, self.problem.earliest_s, strict=True
         ):
-            for alternative in _undominated(activity.alternatives):
+            for alternative in self._undominated(activity):
                 ready_s = activity.ready_s(activity.alternatives.index(alternative))
                 yield activity, alternative, max(earliest_s, ready_s)
+
+    def _undominated(self, activity: Activity) -> list[Alternative]:
+        """Return alternatives that differ in what is priced: the shortest for each GPU type, count,
+        clock and what it uses in a second on the cheapest nodes."""
+        terms = [term for _, term in self.terms if isinstance(term, Usage)]
+        kept: dict[object, Alternative] = {}
+        free: list[Alternative] = []
+        for i, alternative in enumerate(activity.alternatives):
+            if alternative.fixed:
+                free.append(alternative)
+                continue
+            mode = alternative.mode
+            used = tuple(self.problem.usage_per_s(term, activity, i) for term in terms)
+            key = mode.gpu_type, mode.gpus, mode.clock_mhz, used
+            if key not in kept or alternative.seconds < kept[key].seconds:
+                kept[key] = alternative
+        return [*free, *kept.values()]
 
     def _costs(self, rows: list[tuple[Activity, Alternative, float]]) -> Floats:
         """Return the cost of each row at each candidate start, without prices."""
@@ -331,21 +348,6 @@ class PriceBound:
             if activity.hold is not None and 2 * preempted[activity.index] > len(self._choices)
         )
         return [float(mean) for mean in starts.mean(axis=0)], kinds, leaves
-
-
-def _undominated(alternatives: tuple[Alternative, ...]) -> list[Alternative]:
-    """Return alternatives that differ in what is priced: the shortest for each GPU type, count and
-    clock."""
-    kept: dict[object, Alternative] = {}
-    free: list[Alternative] = []
-    for alternative in alternatives:
-        if alternative.fixed:
-            free.append(alternative)
-            continue
-        key = (alternative.mode.gpu_type, alternative.mode.gpus, alternative.mode.clock_mhz)
-        if key not in kept or alternative.seconds < kept[key].seconds:
-            kept[key] = alternative
-    return [*free, *kept.values()]
 
 
 def _gaps(starts_s: Floats) -> Floats:
