@@ -1,13 +1,15 @@
 """What a first step leads to for the jobs that are here, if a plain list rule goes on after it."""
 
 import math
-from bisect import insort
+from bisect import bisect, insort
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.instance import Placement, Running
+from ..model.instance import Instance, Placement, Running
+from ..model.job import Job
 from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usage
 from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
@@ -34,28 +36,35 @@ class Playouts:
     """
 
     def __init__(self, world: World, objective: Objective) -> None:
-        self._world = world
-        jobs = [*world.waiting, *world.running, *world.saving]
-        self.place = {job_id: i for i, job_id in enumerate(jobs)}
-        self._levels = self._costs_of(objective, jobs)
-        tiers = sorted({world.rank(job_id) for job_id in jobs}, reverse=True)
+        self._world, self._objective = world, objective
+        names = [*world.waiting, *world.running, *world.saving]
+        self.place = {job_id: i for i, job_id in enumerate(names)}
+        jobs = [world.job(job_id) for job_id in names]
+        self._levels = self._costs_of(world.instance, jobs)
+        tiers = sorted({world.rank(job_id) for job_id in names}, reverse=True)
         self._by_tier = self._levels
         if len(tiers) > 1:
             self._by_tier = [
                 level
                 for tier in tiers
                 for level in self._costs_of(
-                    objective, [job_id for job_id in jobs if world.rank(job_id) == tier]
+                    world.instance, [job for job in jobs if world.rank(job.id) == tier]
                 )
             ]
+        self.line = sorted(map(self.entry, world.waiting))
+        self._services = self._services_of(self.line)
         self.queues: dict[Demand, list[Entry]] = {}
-        for job_id in world.waiting:
-            self.queues.setdefault(world.demand(job_id), []).append(self.entry(job_id))
-        for queue in self.queues.values():
-            queue.sort()
-        self.ends = sorted(
+        for entry in self.line:
+            self.queues.setdefault(world.demand(entry[2]), []).append(entry)
+        self.holding = {job_id: world.hold(job_id) for job_id in world.holders}
+        self.holders = sorted(
             (self.end_s(job_id), world.order(job_id), job_id) for job_id in world.holders
         )
+        self.ends_s = np.full(len(jobs), math.nan)
+        for end_s, _, job_id in self.holders:
+            if job_id not in world.saving:
+                self.ends_s[self.place[job_id]] = end_s
+        self._played: dict[tuple[int, float], tuple[Trial, object, _Playout]] = {}
 
     def end_s(self, job_id: str) -> float:
         """Return when a job is done that runs, or gives back what it holds while it saves."""
@@ -65,12 +74,9 @@ class Playouts:
         placement = world.placement(job_id)
         return world.through_windows_s(job_id, placement, world.expected_end_s(job_id))
 
-    def cost(self, trial: Trial, *, to_the_end: bool = False) -> tuple[float, ...]:
-        """Return what each level of the objective comes to over the jobs that are here; that of a
-        real plan if it is played `to_the_end`, and infinite where some job then never starts."""
-        return _cost(
-            self._levels, self.completions_s(trial, math.inf if to_the_end else MOST_STARTS)
-        )
+    def cost(self, trial: Trial) -> tuple[float, ...]:
+        """Return what each level of the objective comes to over the jobs that are here."""
+        return _cost(self._levels, self.completions_s(trial))
 
     def cost_by_tier(self, trial: Trial) -> tuple[float, ...]:
         """Return what each level comes to over the jobs of the highest priority, then over those of
@@ -81,24 +87,32 @@ class Playouts:
     def done_now(self) -> tuple[float, ...]:
         """Return what each level would come to if all were done now; where rates count, which
         would have no limit, if each were as soon as it can be."""
-        world = self._world
-        counts_rates = any(
-            isinstance(cost, Inverse) for level in self._levels for *_, cost in level
-        )
-        left_s = [world.fastest_finish_s(job) if counts_rates else 0.0 for job in self.place]
-        return _cost(self._levels, world.now_s + np.array(left_s))
+        return _cost(self._levels, self._soonest_s(self._levels))
 
-    def _costs_of(self, objective: Objective, jobs: list[str]) -> "list[_Level]":
-        """Return the terms of each level, with the places and costs of the jobs that count."""
+    def plan_cost(self, trial: Trial, now: Instance) -> tuple[float, float]:
+        """Return what the first level comes to over the jobs of the present as an instance, by
+        which it is counted, in the real plan that a trial leads to if it is played to the end, and
+        if they were done now; the first is infinite where one then never starts."""
+        level = self._costs_of(now, now.jobs)[:1]
+        ends_s = self.completions_s(trial, math.inf)
+        return _cost(level, ends_s)[0], _cost(level, self._soonest_s(level))[0]
+
+    def _soonest_s(self, levels: "list[_Level]") -> NDArray[np.float64]:
         world = self._world
-        nouns = [world.job(job_id) for job_id in jobs]
-        place = np.array([self.place[job_id] for job_id in jobs], dtype=np.int64)
+        counts_rates = any(isinstance(cost, Inverse) for level in levels for *_, cost in level)
+        left_s = [world.fastest_finish_s(job) if counts_rates else 0.0 for job in self.place]
+        return world.now_s + np.array(left_s)
+
+    def _costs_of(self, instance: Instance, jobs: Sequence[Job]) -> "list[_Level]":
+        """Return the terms of each level, with the places and costs in an instance of the jobs that
+        count."""
+        place = np.array([self.place[job.id] for job in jobs], dtype=np.int64)
         levels: list[_Level] = []
-        for level in objective.levels:
+        for level in self._objective.levels:
             levels.append([])
             for weight, term in level:
                 if not isinstance(term, Usage):
-                    counted, cost = term.costs(world.instance, nouns)
+                    counted, cost = term.costs(instance, jobs)
                     levels[-1].append((weight, term, place[counted], cost))
         return levels
 
@@ -107,15 +121,48 @@ class Playouts:
         wait, run and are being saved. After the first step of a plan, as that says."""
         if trial.ends_s is not None:
             return np.array([trial.ends_s[job_id] for job_id in self.place])
-        return _Playout(self, trial, most_starts).run()
+        return self._run(trial, most_starts).ends_s
 
     def first_starts(self, trial: Trial) -> dict[str, Fit]:
         """Return what the list rule starts at once after a trial, in which options and where."""
         if trial.ends_s is not None:
             return {}
-        playout = _Playout(self, trial, MOST_STARTS)
-        playout.begin()
-        return playout.begun
+        return self._run(trial, MOST_STARTS).begun
+
+    def _run(self, trial: Trial, most_starts: float) -> "_Playout":
+        """Return the trial played forward, once for all that is asked of it as it is."""
+        key, mark = (id(trial), most_starts), trial.mark
+        known = self._played.get(key)
+        if known is None or known[1] != mark:
+            playout = _Playout(self, trial, most_starts)
+            playout.run()
+            self._played[key] = known = trial, mark, playout  # the trial too: its id stays its own
+        return known[2]
+
+    def complete_the_rest(self, ends_s: NDArray[np.float64], begin_s: float) -> None:
+        """Complete those without an end as if all GPUs together ran one after the other, in
+        order."""
+        names, waiting = list(self.place), len(self.line)
+        late = waiting + np.flatnonzero(np.isnan(ends_s[waiting:]))  # were preempted, or are saved
+        more = sorted(self.entry(names[i]) for i in late)
+        at = [bisect(self.line, entry) for entry in more]
+        place, run_s, service_s = (
+            np.insert(column, at, added)
+            for column, added in zip(self._services, self._services_of(more), strict=True)
+        )
+        left = np.isnan(ends_s[place])
+        place, run_s, service_s = place[left], run_s[left], service_s[left]
+        begins_s = np.cumsum(np.append(begin_s, service_s))[:-1]
+        ends_s[place] = begins_s + run_s
+
+    def _services_of(self, entries: list[Entry]) -> "_Services":
+        """Return the place of each job, the seconds that it takes in its fastest option, and those
+        that all GPUs together would take for it."""
+        world, gpus = self._world, max(1, self._world.cluster.total_gpus)
+        place = np.array([self.place[job_id] for _, _, job_id in entries], dtype=np.int64)
+        run_s = np.array([world.fastest_finish_s(job_id) for _, _, job_id in entries])
+        held = np.array([world.service_gpus(job_id) for _, _, job_id in entries])
+        return place, run_s, run_s * held / gpus
 
     def entry(self, job_id: str, again_s: float | None = None) -> Entry:
         """Return the place of a job in order: of one that runs as it goes on, or, once it has been
@@ -129,6 +176,7 @@ class Playouts:
         return (-world.rank(job_id), rank), world.order(job_id), job_id
 
 
+_Services = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]
 
 
@@ -148,6 +196,7 @@ class _Playout:
 
     def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
         self.most_starts, self.starts = most_starts, 0
+        self.started: dict[str, Fit] = {}
         self.begun: dict[str, Fit] = {}
         self.common, self.trial = common, trial
         self.claims = {
@@ -155,22 +204,23 @@ class _Playout:
             for job_id, (option, placement) in trial.claims.items()
         }
         self.now_s, self.room = trial.now_s, trial.free.copy()
-        self.ends_s = np.full(len(common.place), math.nan)
+        self.ends_s = common.ends_s.copy()
         self.kept: list[Aside] = []
-        self.holding: dict[str, Hold] = {}
-        self.holders: list[tuple[float, tuple[float, int], str]] = []
         self.saving = {*trial.saving}
         self.queues = dict(common.queues)
         self.at = dict.fromkeys(self.queues, 0)
         self.heads: list[tuple[Entry, int, Demand]] = []
         self.blocked: list[Demand] = []
         changed = {*trial.victims, *trial.joined, *(other for _, other in trial.joined.values())}
+        self.holding, self.holders = common.holding.copy(), common.holders.copy()
+        if changed:
+            self.holders = [entry for entry in self.holders if entry[2] not in changed]
+        for job_id in changed & self.holding.keys():
+            del self.holding[job_id]
+            self.ends_s[common.place[job_id]] = math.nan
         windows = trial.cluster.windows
         over = {window.to_s for window in windows if window.to_s > trial.now_s}
         self.holders += [(to_s, (to_s, -1), "") for to_s in over]
-        for entry in common.ends:
-            if entry[2] not in changed:
-                self._hold(*entry, trial.hold(entry[2]))
         for job_id in (*trial.started, *(changed & {*trial.running, *trial.saving})):
             end_s = self._shared_end_s(job_id) or trial.expected_release_s(job_id)
             self._hold(end_s, trial.order(job_id), job_id, trial.hold(job_id))
@@ -181,20 +231,17 @@ class _Playout:
             if job_id in trial.waiting:
                 self._enqueue(job_id)
 
-    def begin(self) -> None:
+    def run(self) -> None:
         self._start_claimed()
         self._serve()
-
-    def run(self) -> NDArray[np.float64]:
-        self.begin()
+        self.begun = self.started.copy()
         while self.holders and self.starts < self.most_starts:
             self._release()
             self._start_claimed()
             self._serve()
         if self.most_starts < math.inf:
-            self._estimate_the_rest()
+            self.common.complete_the_rest(self.ends_s, self.now_s)
         self.ends_s[np.isnan(self.ends_s)] = math.inf
-        return self.ends_s
 
     def _hold(self, end_s: float, order: tuple[float, int], job_id: str, hold: Hold) -> None:
         self.holding[job_id] = hold
@@ -274,8 +321,7 @@ class _Playout:
                 self.blocked.append(demand)
                 continue
             option = self.trial.options(job_id)[fit[0]]
-            if self.now_s <= self.trial.now_s:
-                self.begun[job_id] = option, fit[1]
+            self.started[job_id] = option, fit[1]
             self._start(job_id, option, fit[1])
             self._push_head(demand)
 
@@ -324,16 +370,3 @@ class _Playout:
         self.at[demand] = i
         if i < len(queue):
             heappush(self.heads, (queue[i], demand.number, demand))
-
-    def _estimate_the_rest(self) -> None:
-        """Complete the others as if all GPUs together ran one after the other, in order."""
-        common, world = self.common, self.trial.origin
-        gpus = max(1, world.cluster.total_gpus)
-        rest = sorted(
-            common.entry(job_id) for job_id, i in common.place.items() if math.isnan(self.ends_s[i])
-        )
-        begin_s = self.now_s
-        for _, _, job_id in rest:
-            run_s = world.fastest_finish_s(job_id)
-            self.ends_s[common.place[job_id]] = begin_s + run_s
-            begin_s += run_s * world.service_gpus(job_id) / gpus

@@ -89,8 +89,9 @@ def planned_uplinks_gbps(instance: Instance) -> Mapping[str, float]:
         return cluster.rack_uplink_gbps
     held: dict[str, float] = {}
     for entry in instance.running:
-        for rack, gbps in uplinks(cluster, instance.job[entry.job], entry.placement).items():
-            held[rack] = held.get(rack, 0.0) + gbps
+        if len(entry.placement) > 1:
+            for rack, gbps in uplinks(cluster, instance.job[entry.job], entry.placement).items():
+                held[rack] = held.get(rack, 0.0) + gbps
     return {rack: max(gbps, held.get(rack, 0.0)) for rack, gbps in cluster.rack_uplink_gbps.items()}
 
 

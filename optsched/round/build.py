@@ -13,7 +13,7 @@ from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
 from .deadline import NEVER, Deadline
 from .facts import Facts
-from .held import Held, Hold, held_by
+from .held import Held, held_by
 from .model import Bools, Floats, Ints, Kind, Options, Patterns, RoundModel, is_second
 from .patterns import Alternatives, Columns, NodeClass, columns
 from .rows import build_rows
@@ -57,20 +57,20 @@ def build(
 
     A running job must be kept where its own rules forbid its preemption, and where it would
     complete before it could be saved. One that was preempted before must also be kept until it has
-    run, since it came back, `facts.SETTLE` times as long as a preemption costs it (checkpoint,
-    restore, start-up and lost work), and a move to where it runs faster must earn back its cost in
-    the time that the job has had in peace. So whatever is decided, a job is preempted at most 1 + t
-    / (SETTLE c) times in t seconds of running if each time costs c, and loses at most c + t /
-    SETTLE.
+    run, since it came back, `facts.SETTLE` times (an elastic one `facts.ELASTIC_SETTLE` times) as
+    long as a preemption costs it (checkpoint, restore, start-up and lost work), and a move to where
+    it runs faster must earn back its cost in the time that the job has had in peace. So whatever is
+    decided, a job is preempted at most 1 + t / (s c) times in t seconds of running if each time
+    costs c and s is that number, and loses at most c + t / s.
     """
     facts = Facts(instance, keep, deadline, give_way, around)
     classes, class_of = facts.classes, facts.class_of
-    holds = [_as_it_is(facts, j) for j in facts.kept.tolist()] + holds_on_others(facts)
+    holds = [*zip(facts.kept.tolist(), facts.holds, strict=True), *holds_on_others(facts)]
     deadline.check()
-    held = held_by(instance, facts.jobs, holds, len(facts.kept), class_of, blocked, around)
+    held = held_by(instance, holds, len(facts.kept), class_of, blocked, around)
     deadline.check()
     patterns, own = _numbered(classes, facts, held)
-    options = _listed(facts, patterns, own)
+    options = _listed(facts, patterns, own, held)
     cost_s = (facts.cost_s - facts.setup_left_s)[facts.kept]
     leaves = ~facts.must[facts.kept]
     extra_s = swap_costs(classes, held, patterns.table, cost_s, leaves, deadline)
@@ -97,13 +97,6 @@ def build(
         held=held,
         rows=build_rows(facts, classes, patterns, held),
     )
-
-
-def _as_it_is(facts: Facts, j: int) -> Hold:
-    """Return what a running job holds."""
-    entry = facts.entry(j)
-    rate = float(facts.rate[j])
-    return Hold(j, Kind.KEEP, entry.mode, entry.placement, rate, is_second(entry))
 
 
 def _numbered(classes: tuple[NodeClass, ...], facts: Facts, held: Held) -> tuple[Patterns, Ints]:
@@ -160,7 +153,7 @@ def _class_sets(table: Columns, held: Held) -> Ints:
     return np.concatenate([table.mask, np.array(sets, dtype=np.int64)])
 
 
-def _listed(facts: Facts, patterns: Patterns, own: Ints) -> Options:
+def _listed(facts: Facts, patterns: Patterns, own: Ints, holdings: Held) -> Options:
     """Return the options by job, without times and values: keep, every pattern (unless the job must
     be kept), those on the GPUs of running jobs."""
     kept, count, fresh = facts.kept, len(facts.jobs), len(patterns.fresh)
@@ -168,9 +161,7 @@ def _listed(facts: Facts, patterns: Patterns, own: Ints) -> Options:
     is_running = np.zeros(count, dtype=np.int64)
     is_running[kept] = 1
     first_pattern, patterns_of = own[:, 0], np.where(facts.must, 0, own[:, 1])
-    pins_of = np.bincount(
-        np.array([hold.job for hold in on_others], dtype=np.int64), minlength=count
-    )
+    pins_of = np.bincount(np.array(holdings.job[len(kept) :], dtype=np.int64), minlength=count)
     first = np.concatenate([[0], np.cumsum(is_running + patterns_of + pins_of)])
     job = np.repeat(np.arange(count), np.diff(first))
     position = np.arange(len(job)) - first[job] - is_running[job]
@@ -230,6 +221,8 @@ def _value(
         round_s=round_s,
         refill=refill,
         longest_s=_longest_s(facts, options),
+        elastic=facts.elastic,
+        cost_s=facts.cost_s,
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,
         price_per_h=prices[options.pattern] if len(prices) else none,
     )

@@ -15,7 +15,7 @@ from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
 from ..frozen import frozen, record
 from ..model.instance import Instance, Placement, Running
-from ..model.job import Job
+from ..model.job import Job, Mode
 from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, wanted
 from ..physics.catalogue import catalogue_of
@@ -45,6 +45,8 @@ ROUNDING = 1e-9
 """A bound that is below a verified round by more than this fraction is wrong."""
 LEAST_S = 1e-3
 """No tier has less time, however late it is."""
+NOTHING: Mapping[str, JobRound] = {}
+"""What was decided before the first round."""
 TIGHT_S = 5e-5
 """With less budget than this for each job, the plan that changes nothing is made first of all."""
 
@@ -64,13 +66,15 @@ def _no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `packings` are each better than the
-    one before, of all jobs or of the `few`. `others` is what was decided before; `given` is the
-    instance with what windows take, which the verifier finds out by itself."""
+    one before, of all jobs or of the `few`. `others` is what was decided before, `last` in the
+    round before; `given` is the instance with what windows take, which the verifier finds out by
+    itself."""
 
     instance: Instance
     given: Instance
     blocked: Sequence[Placement]
     others: Mapping[str, JobRound] = field(default_factory=dict)
+    last: Mapping[str, JobRound] = field(default_factory=dict)
     few: frozenset[str] | None = None
     packings: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
@@ -117,12 +121,13 @@ class _Best:
     def _whole(self, packing: Packing) -> tuple[JobRound, ...]:
         """Return the decisions of a packing and, where it is not of all jobs, those of `others` and
         that what is left stays as it is, in the order of the instance."""
-        decided = {entry.id: entry for entry in job_rounds(packing, self.instance)}
+        decided = {entry.id: entry for entry in job_rounds(packing, self.instance, self.last)}
         if self.few is not None or packing.model.instance is not self.instance:
             left = {} if self.few is None else dict.fromkeys(self.few - self.others.keys())
             others = self._standing().items()
             decided = {name: entry for name, entry in others if name not in left} | decided
-        return tuple(decided[job.id] for job in self.instance.jobs if job.id in decided)
+        found = map(decided.get, [job.id for job in self.instance.jobs])
+        return tuple(entry for entry in found if entry is not None)
 
     def _standing(self) -> dict[str, JobRound]:
         return {entry.id: entry for entry in standing(self.instance)} | {**self.others}
@@ -209,10 +214,11 @@ def decide(
         blocked=blocked,
         reserved=reserved,
         prices={} if last is None else {row.name: row.price for row in last.prices},
+        last={} if last is None else {entry.id: entry for entry in last.jobs},
     )
     tiers = Tiers(instance, keep, unless_higher)
     if tiers.is_one:
-        best = _Best(instance, whole, blocked)
+        best = _Best(instance, whole, blocked, last=task.last)
         outcomes = [task.decide(best, instance, keep, started_s, budget_s)]
     else:
         outcomes = _tier_by_tier(task, tiers, reserved_rank, started_s + budget_s)
@@ -235,7 +241,9 @@ def decide(
         objective=task.goal.name,
         solver=solver,
         seed=seed,
-        jobs=tuple(entry for entry in last_best.jobs if tiers.is_one or entry.id not in barred),
+        jobs=last_best.jobs
+        if tiers.is_one
+        else tuple(entry for entry in last_best.jobs if entry.id not in barred),
         value=value,
         bound=max(value, min(UNPROVED, sum(each.bound for each in outcomes))),
         bound_source=", ".join(dict.fromkeys(each.best.source for each in outcomes)),
@@ -315,6 +323,7 @@ class _Task:
     blocked: Sequence[Placement]
     reserved: Sequence[tuple[Placement, float]]
     prices: dict[str, float]
+    last: dict[str, JobRound]
 
     def decide(
         self,
@@ -386,7 +395,7 @@ def _tier_by_tier(
     while (part := tiers.next()) is not None:
         started_s = time.monotonic()
         outcome = task.decide(
-            _Best(task.instance, task.given, task.blocked, part.decided),
+            _Best(task.instance, task.given, task.blocked, part.decided, task.last),
             part.instance,
             part.keep,
             started_s,
@@ -441,29 +450,38 @@ def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
     return None
 
 
-def job_rounds(packing: Packing, instance: Instance | None = None) -> tuple[JobRound, ...]:
+def job_rounds(
+    packing: Packing, instance: Instance | None = None, last: Mapping[str, JobRound] = NOTHING
+) -> tuple[JobRound, ...]:
     """Return the decisions of a packing, in the order of the model's jobs, as they are in an
-    instance that has these jobs and others."""
+    instance that has these jobs and others. Those that are as in the `last` round are the same
+    objects."""
     model = packing.model
     instance = model.instance if instance is None else instance
-    running, fresh = instance.running_job, model.patterns.fresh
+    fresh = model.patterns.fresh
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
     pattern = np.where(packing.chosen < 0, NO_OPTION, model.options.pattern[packing.chosen])
     rounds = []
     for j, (job, p) in enumerate(zip(model.jobs, pattern.tolist(), strict=True)):
-        if p < 0:
-            rounds.append(JobRound(id=job.id, decision="preempt" if job.id in running else "wait"))
-            continue
-        if p < len(fresh):
+        mode: Mode | None = None
+        placement: Placement = ()
+        if 0 <= p < len(fresh):
             mode, placement = fresh[p].option.mode, to_placement(model, packing.held[j])
-        else:
+        elif p >= 0:
             hold = model.patterns.holds[p - len(fresh)]
-            mode = hold.mode
-            placement, name = hold.placement, model.jobs[partner[j]].id if j in partner else None
+            mode, placement = hold.mode, hold.placement
+            name = model.jobs[partner[j]].id if j in partner else None
             if mode.share_with != name:
                 mode = replace(mode, share_with=name)
-        said = decision(instance, job.id, mode, placement)
-        rounds.append(JobRound(id=job.id, decision=said, mode=mode, placement=placement))
+        said, entry = decision(instance, job.id, mode, placement), last.get(job.id)
+        if (
+            entry is None
+            or entry.decision != said
+            or entry.mode is not mode
+            or entry.placement is not placement
+        ):
+            entry = JobRound(id=job.id, decision=said, mode=mode, placement=placement)
+        rounds.append(entry)
     return tuple(rounds)
 
 

@@ -2,48 +2,48 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, starmap
 
 import numpy as np
 
 from ..model.instance import Instance, Running
-from ..model.job import Job, first_come
+from ..model.job import Job
 from ..physics import (
     TIME_TOLERANCE_S,
-    hold_to_save_s,
     lost_s,
     may_preempt,
-    placed_rate,
     remaining_after_preemption_s,
-    setup_s,
     unsaved_s,
     uplinks,
 )
 from ..physics.catalogue import catalogue_of
 from ..physics.contention import planned_uplinks_gbps
 from .deadline import Deadline
-from .held import SLACK
+from .held import SLACK, Hold
+from .known import Book, Known
 from .model import is_second
-from .patterns import NOTHING, Alternatives, alternatives_of, needs_of, node_classes
+from .patterns import NOTHING, Alternatives, needs_of, node_classes
 from .windows import Openings
 
 LOOKS_EVERY = 64
 """After so many jobs the clock is looked at."""
-SETTLE = 10.0
+SETTLE, ELASTIC_SETTLE = 10.0, 2.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
-costs it."""
+costs it; less long where its size may change, as each job that comes or ends changes all sizes."""
 
 
 class Facts:
     """The active `jobs` in the order of the instance, and the `alternatives` of each on the node
     `classes`; `never` are those that could run but for what they ask.
 
-    `kept` are the positions of the running ones. `save_s` is how long a preempted job holds its
-    GPUs, `load_s` start-up (and restore, for one that ran before), `lost_s` the productive seconds
-    and `lost_work_s` the reference work that a preemption would lose, `setup_left_s` start-up still
-    to go, `rate` the present rate, `peace_s` how long a job that was preempted before has run since
-    (infinite for others), `cost_s` what a preemption costs in all. `must` says that the job must be
-    kept, `depth` how far below the others it is that gives way to them, 0 for these (see `build`).
+    `kept` are the positions of the running ones, `holds` what these have. `save_s` is how long a
+    preempted job holds its GPUs, `load_s` start-up (and restore, for one that ran before), `lost_s`
+    the productive seconds and `lost_work_s` the reference work that a preemption would lose,
+    `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that was
+    preempted before has run since (infinite for others), `cost_s` what a preemption costs in all.
+    `elastic` says that the job may choose how many GPUs it takes, `must` that it must be kept,
+    `depth` how far below the others it is that gives way to them, 0 for these (see `build`).
     """
 
     def __init__(
@@ -58,39 +58,47 @@ class Facts:
         `give_way` those that do to all others, with how far they are below them; jobs `around` go
         on."""
         self.instance, self.deadline, self._give_way = instance, deadline, give_way
-        self.jobs: list[Job] = []
         self.running: list[Running | None] = []
         self.alternatives: list[Alternatives] = []
         self.never: list[Job] = []
+        self._known: list[Known] = []
         self._find_active(keep)
+        self.jobs = [known.job for known in self._known]
         count = len(self.jobs)
-        self.position = {job.id: j for j, job in enumerate(self.jobs)}
-        self.kept = np.flatnonzero([entry is not None for entry in self.running])
+        kept = [j for j, entry in enumerate(self.running) if entry is not None]
+        self.kept = np.array(kept, dtype=np.int64)
         self.save_s, self.lost_s, self.lost_work_s, self.setup_left_s = np.zeros((4, count))
         self.rate = np.ones(count)
         self.peace_s = np.full(count, np.inf)
         self.must = np.zeros(count, dtype=bool)
-        self.depth = np.array([give_way.get(job.id, 0) for job in self.jobs], dtype=np.int64)
+        self.depth = np.zeros(count, dtype=np.int64)
+        if give_way:
+            self.depth[:] = [give_way.get(job.id, 0) for job in self.jobs]
         suspended = instance.suspended_job
         load_s, remaining_s = [], []
-        for job, entry in zip(self.jobs, self.running, strict=True):
-            own = entry or suspended.get(job.id)
-            load_s.append(setup_s(job, own is not None))
-            remaining_s.append(job.work_s if own is None else own.remaining_s)
+        for known, entry in zip(self._known, self.running, strict=True):
+            own = entry or suspended.get(known.job.id)
+            load_s.append(known.load_s if own is None else known.reload_s)
+            remaining_s.append(known.work_s if own is None else own.remaining_s)
         self.load_s = np.array(load_s, dtype=float)
         self.remaining_s = np.array(remaining_s, dtype=float)
-        for turn, j in enumerate(self.kept.tolist()):
-            if turn % LOOKS_EVERY == 0:
-                deadline.check()
-            self._read_running(j, self.jobs[j].id in keep)
+        self.holds: list[Hold] = []
+        self._read_running(keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
-        unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
+        self.elastic = np.array([known.is_elastic for known in self._known], dtype=bool)
+        settle = np.where(self.elastic, ELASTIC_SETTLE, SETTLE)
+        unsettled = self.peace_s < settle * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
         self.must[self.kept] |= (unsettled | ends_first)[self.kept]
         self._keep_hosts()
         if self.must.any():
             self._let_go(around, keep)
             self._let_go(around, ())
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Return the position of each job, by id."""
+        return {job.id: j for j, job in enumerate(self.jobs)}
 
     def _keep_hosts(self) -> None:
         """Keep the first of two that share GPUs, who is host to the second, where that must be."""
@@ -137,38 +145,52 @@ class Facts:
         openings = Openings(instance, self.classes)
         deadline.check()
         running = instance.running_job
-        for turn, job in enumerate(sorted(instance.jobs, key=first_come)):
-            entry = running.get(job.id)
-            if entry is None and (job.submit_s > now_s or job.after):
-                continue
-            if turn % LOOKS_EVERY == 0:
-                deadline.check()
-            stays = entry is not None and (job.id in keep or job.id in self._give_way)
-            alternatives = NOTHING if stays else alternatives_of(catalogue, job, needs)
+        active = [
+            job
+            for job in instance.jobs
+            if (job.submit_s <= now_s and not job.after) or job.id in running
+        ]
+        book = catalogue.once("book of rounds", Book)
+        for known in book.look_up(catalogue, active, needs, deadline):
+            name, alternatives = known.job.id, known.alternatives
+            entry = running.get(name)
             if entry is None and not alternatives.patterns:
-                self.never.append(job)
+                self.never.append(known.job)
                 continue
-            alternatives = openings.open(job, alternatives)
-            if entry is None and not alternatives.patterns:
-                continue  # wherever it could start now a window comes too soon
-            self.jobs.append(job)
+            if entry is not None and (name in keep or name in self._give_way):
+                alternatives = NOTHING
+            if openings.any:
+                alternatives = openings.open(known.job, alternatives)
+                if entry is None and not alternatives.patterns:
+                    continue  # wherever it could start now a window comes too soon
+            self._known.append(known)
             self.running.append(entry)
             self.alternatives.append(alternatives)
 
-    def _read_running(self, j: int, keep: bool) -> None:
-        """Read what a running job has done and what preempting it would cost."""
-        instance, job, entry = self.instance, self.jobs[j], self.entry(j)
-        self.rate[j] = placed_rate(instance, job, entry.mode, entry.placement)
-        self.save_s[j] = hold_to_save_s(job)
-        if job.profile.checkpoint_every_s is not None:
-            self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
-            self.lost_work_s[j] = remaining_after_preemption_s(instance, entry) - entry.remaining_s
-        self.setup_left_s[j] = entry.setup_s
-        gives_way = job.id in self._give_way
-        if entry.preemptions and not gives_way:
-            self.peace_s[j] = instance.now_s - entry.started_s
-        bound = not (self.alternatives[j].patterns or gives_way)
-        self.must[j] = keep or bound or not may_preempt(instance, entry)
+    def _read_running(self, keep: Collection[str]) -> None:
+        """Read what running jobs have done and what preempting them would cost."""
+        instance, must, save_s, setup_left_s = self.instance, list[bool](), [], []
+        for turn, j in enumerate(self.kept.tolist()):
+            if turn % LOOKS_EVERY == 0:
+                self.deadline.check()
+            known, entry = self._known[j], self.running[j]
+            assert entry is not None
+            job = known.job
+            if job.profile.checkpoint_every_s is not None:
+                self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
+                left_s = remaining_after_preemption_s(instance, entry)
+                self.lost_work_s[j] = left_s - entry.remaining_s
+            gives_way = job.id in self._give_way
+            if entry.preemptions and not gives_way:
+                self.peace_s[j] = instance.now_s - entry.started_s
+            bound = not (self.alternatives[j].patterns or gives_way)
+            must.append(bound or job.id in keep or not may_preempt(instance, entry))
+            save_s.append(known.save_s)
+            setup_left_s.append(entry.setup_s)
+            self.holds.append(known.holding(instance, entry))
+        self.must[self.kept], self.save_s[self.kept] = must, save_s
+        self.setup_left_s[self.kept] = setup_left_s
+        self.rate[self.kept] = [hold.rate for hold in self.holds]
 
     def entry(self, j: int) -> Running:
         """Return what running job `j` holds."""

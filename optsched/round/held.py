@@ -1,8 +1,7 @@
 """Holdings of running jobs, as columns, and what these leave of the nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frozen import record
-from ..model.instance import Instance, Placement, Running, Slot
+from ..model.cluster import Cluster
+from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
 from ..physics import memory_gib
 from ..physics.capacity import Domains
@@ -26,20 +26,19 @@ Part = tuple[int, int, int, float]
 
 @record
 class Hold:
-    """The holding of a running job, or an option on such GPUs. `job` and `partner` are positions of
-    active jobs.
+    """The holding of a running job, or an option on such GPUs, as `parts` of nodes. `partner` is
+    the position of an active job.
 
     KEEP: go on at `rate`. BESIDE: start on the GPUs of the running job `partner`, which goes on at
     `partner_rate`. ALONE: of two that share GPUs the second one stays (the first is `partner`, and
-    leaves). `is_second` says that the GPUs count with the partner.
+    leaves).
     """
 
-    job: int
     kind: Kind
     mode: Mode
     placement: Placement
     rate: float
-    is_second: bool
+    parts: tuple[Part, ...]
     partner: int = -1
     partner_rate: float = 0.0
 
@@ -47,7 +46,8 @@ class Hold:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Held:
     """One entry for each node that a hold has part of: `owner` is the number of the hold, of which
-    the first `running` are running jobs. `gang` is the GPUs of each hold.
+    the first `running` are running jobs. `job` is the position of the active job of each hold,
+    `gang` its GPUs.
 
     `class_of` gives the class of each node, `rack` its rack (-1 without), `racks` the nodes of
     each, `domains` what is left of racks before anything is placed. Jobs that are being saved, and
@@ -56,6 +56,7 @@ class Held:
     """
 
     holds: tuple[Hold, ...]
+    job: list[int]
     running: int
     owner: Ints
     node: Ints
@@ -80,15 +81,6 @@ class Held:
         """Return the class of each entry's node."""
         return self.class_of[self.node]
 
-    @cached_property
-    def parts(self) -> list[list[Part]]:
-        """Return the entries of each hold."""
-        parts: list[list[Part]] = [[] for _ in self.holds]
-        columns = (self.owner, self.node, self.gpus, self.cpus, self.memory_gib)
-        for owner, *part in zip(*(column.tolist() for column in columns), strict=True):
-            parts[owner].append(tuple(part))
-        return parts
-
     def total(self, amounts: Floats | Ints, where: Bools | Ints) -> Floats:
         """Return the amounts of the entries that `where` picks, by hold."""
         return np.bincount(
@@ -105,33 +97,24 @@ class Held:
 
 def held_by(
     instance: Instance,
-    jobs: Sequence[Job],
-    holds: Sequence[Hold],
+    holds: Sequence[tuple[int, Hold]],
     running: int,
     class_of: list[int],
     blocked: Sequence[Placement],
     around: Sequence[tuple[Job, Running]] = (),
 ) -> Held:
-    """Return the holds of active `jobs` as columns; what jobs that are being saved (`blocked`) and
-    those `around` hold is taken off the room."""
+    """Return the holds of active jobs, by their positions, as columns; what jobs that are being
+    saved (`blocked`) and those `around` hold is taken off the room."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
-    entries = [
-        (k, order[slot.node], *_part(jobs[hold.job], hold.mode, slot, hold.is_second))
-        for k, hold in enumerate(holds)
-        for slot in hold.placement
-    ]
-    taken = [
-        (0, order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)
-    ]
+    taken = [(order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)]
     domains = Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK)
     for job, entry in around:
-        domains.take(domains.ties(job), [order[slot.node] for slot in entry.placement])
-        taken += [
-            (0, order[slot.node], *_part(job, entry.mode, slot, is_second(entry)))
-            for slot in entry.placement
-        ]
-    owner, node, gpus, cpus, memory = _columns(entries)
-    _, at, *amounts = _columns(taken)
+        parts = parts_of(instance.cluster, job, entry.mode, entry.placement, is_second(entry))
+        domains.take(domains.ties(job), [n for n, *_ in parts])
+        taken += parts
+    every = tuple(hold for _, hold in holds)
+    node, gpus, cpus, memory = _columns(part for hold in every for part in hold.parts)
+    at, *amounts = _columns(taken)
     taken_gpus, taken_cpus, taken_gib = (
         np.bincount(at, weights=amount, minlength=len(nodes)).astype(amount.dtype)
         for amount in amounts
@@ -142,14 +125,15 @@ def held_by(
             racks.setdefault(each.rack, []).append(n)
     number = {name: i for i, name in enumerate(racks)}
     return Held(
-        holds=tuple(holds),
+        holds=every,
+        job=[j for j, _ in holds],
         running=running,
-        owner=owner,
+        owner=np.repeat(np.arange(len(every)), _counts(hold.parts for hold in every)),
         node=node,
         gpus=gpus,
         cpus=cpus,
         memory_gib=memory,
-        gang=np.array([hold.mode.gpus for hold in holds], dtype=float),
+        gang=np.array([hold.mode.gpus for hold in every], dtype=float),
         class_of=np.array(class_of, dtype=np.int64),
         rack=[number.get(each.rack, -1) for each in nodes],
         racks=list(racks.values()),
@@ -164,15 +148,25 @@ def held_by(
     )
 
 
-def _part(job: Job, mode: Mode, slot: Slot, second: bool) -> tuple[int, int, float]:
-    """Return GPUs, cores and memory of a job on one node; the GPUs of a pair count once."""
-    return 0 if second else slot.gpus, slot.cpus, memory_gib(job, mode, slot.gpus)
+def parts_of(
+    cluster: Cluster, job: Job, mode: Mode, placement: Placement, second: bool
+) -> tuple[Part, ...]:
+    """Return what a job has of each node; the GPUs of a pair count once, with the first of it."""
+    order = cluster.node_order
+    return tuple(
+        (order[slot.node], 0 if second else slot.gpus, slot.cpus, memory_gib(job, mode, slot.gpus))
+        for slot in placement
+    )
 
 
-def _columns(entries: Sequence[tuple[int, int, int, int, float]]) -> list[NDArray[Any]]:
-    columns = zip(*entries, strict=True) if entries else ((),) * 5
-    kinds = (np.int64, np.int64, np.int64, np.int64, np.float64)
-    return [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
+def _columns(parts: Iterable[Part]) -> list[NDArray[Any]]:
+    numbers = np.fromiter(chain.from_iterable(parts), dtype=np.float64).reshape(-1, 4)
+    kinds = (np.int64, np.int64, np.int64, np.float64)
+    return [column.astype(kind) for column, kind in zip(numbers.T, kinds, strict=True)]
+
+
+def _counts(many: Iterable[Sequence[Part]]) -> NDArray[Any]:
+    return np.fromiter(map(len, many), dtype=np.int64)
 
 
 def _limits(amounts: Sequence[float | None]) -> NDArray[Any]:

@@ -58,7 +58,7 @@ class Nodes:
         if not (self._has_shared(pattern) and self._domains.carry(ties, nodes)):
             return False
         self._take_shared(pattern)
-        for n, gpus, cpus, memory in self._held.parts[hold]:
+        for n, gpus, cpus, memory in self._held.holds[hold].parts:
             self._change(n, -gpus, -cpus, -memory)
         self._domains.take(ties, nodes)
         return True
@@ -95,7 +95,7 @@ class Nodes:
         return (
             all(
                 self.gpus[n] >= gpus and self._has(n, cpus, memory)
-                for n, gpus, cpus, memory in self._held.parts[hold]
+                for n, gpus, cpus, memory in self._held.holds[hold].parts
             )
             and self._has_shared(len(self._model.patterns.fresh) + hold)
             and self._domains.hold(self._ties(hold), self._nodes_of(hold))
@@ -105,14 +105,14 @@ class Nodes:
         return self.cpus[n] >= cpus and self.memory[n] * (1 + SLACK) >= memory_gib
 
     def _ties(self, hold: int) -> Ties | None:
-        return self._domains.ties(self._model.jobs[self._held.holds[hold].job])
+        return self._domains.ties(self._model.jobs[self._held.job[hold]])
 
     def _nodes_of(self, hold: int) -> list[int]:
-        return [n for n, *_ in self._held.parts[hold]]
+        return [n for n, *_ in self._held.holds[hold].parts]
 
     def place_of(self, hold: int) -> Taken:
         """Return what a hold has of nodes."""
-        return [part[:3] for part in self._held.parts[hold]]
+        return [part[:3] for part in self._held.holds[hold].parts]
 
     def _change(self, n: int, gpus: int, cpus: int, memory: float) -> None:
         if self._indexed:

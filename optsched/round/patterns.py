@@ -288,11 +288,8 @@ def alternatives_of(catalogue: Catalogue, job: Job, needs: Needs | None = None) 
     """Return every way to run `job` on the empty cluster within its tenant's cap, on the node
     classes by `needs`; none where it can never run."""
 
-    def of_demand() -> Alternatives:
-        key = "alternatives", needs, demands(job), catalogue.capacity.quotas_of(job)
-        return catalogue.once(key, lambda: Alternatives(tuple(_patterns(catalogue, job, needs))))
-
-    return catalogue.once(("alternatives of", needs, job), of_demand)
+    key = "alternatives", needs, demands(job), catalogue.capacity.quotas_of(job)
+    return catalogue.once(key, lambda: Alternatives(tuple(_patterns(catalogue, job, needs))))
 
 
 def _patterns(catalogue: Catalogue, job: Job, needs: Needs | None) -> Iterator[Pattern]:

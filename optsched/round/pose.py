@@ -1,10 +1,11 @@
 """Poses a round within a budget: the whole of it, or with few waiting jobs and none preempted, or
 only with what runs already."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nsmallest
+from itertools import islice
 
 from ..frozen import record
 from ..model.instance import Instance
@@ -44,11 +45,11 @@ def pose(
     last = Deadline(started_s + FEW_POSED_BY * budget_s)
     if len(instance.jobs) > FEW and last.left_s() < 0:
         return Posed(None, f"{short} nothing starts")
-    waiting = _waiting(instance)
     with suppress(OutOfTimeError):
-        soon = len(waiting) + len(instance.running) > FEW
+        soon = len(instance.running) + len([*islice(_waiting(instance), FEW + 1)]) > FEW
         deadline = Deadline(started_s + POSED_BY * budget_s) if soon else NEVER
         return Posed(build_by(instance, keep=keep, deadline=deadline))
+    waiting = [*_waiting(instance)]
     few = nsmallest(
         FEW,
         waiting,
@@ -67,11 +68,11 @@ def pose(
     return Posed(None, f"{short} nothing starts")
 
 
-def _waiting(instance: Instance) -> list[Job]:
+def _waiting(instance: Instance) -> Iterator[Job]:
     """Return the jobs that could start now."""
     running, now_s = instance.running_job, instance.now_s
-    return [
+    return (
         job
         for job in instance.jobs
         if job.id not in running and job.submit_s <= now_s and not job.after
-    ]
+    )

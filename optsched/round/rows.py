@@ -163,7 +163,10 @@ class _Builder:
             return [*table.together(job, mode), *table.used_up(mode)]
 
         takes = [pattern.shared for pattern in self._fresh]
-        takes += [demand(self._facts.jobs[hold.job], hold.mode) for hold in self._held.holds]
+        takes += [
+            demand(self._facts.jobs[j], hold.mode)
+            for j, hold in zip(self._held.job, self._held.holds, strict=True)
+        ]
         free = [float(row.capacity) for row in table.rows[: table.shared]]
         for job, entry in self._held.around:
             for r, amount in demand(job, entry.mode):

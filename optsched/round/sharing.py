@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from ..frozen import record
 from ..model.cluster import Cluster
@@ -20,7 +21,7 @@ from ..physics import (
 from ..physics.catalogue import catalogue_of
 from ..physics.modes import Option, with_less_gpu_memory
 from .facts import Facts
-from .held import Hold
+from .held import Hold, parts_of
 from .model import Kind, is_second
 from .patterns import Pattern, node_classes
 
@@ -31,12 +32,13 @@ MOST_PAIRS = 20_000
 options."""
 
 
-def holds_on_others(facts: Facts) -> list[Hold]:
-    """Return all such options, by job."""
-    holds = [hold for j in facts.kept.tolist() if (hold := _alone(facts, j))]
+def holds_on_others(facts: Facts) -> list[tuple[int, Hold]]:
+    """Return all such options with the positions of their jobs, in the order of these."""
+    shares = [hold.mode.share_with is not None for hold in facts.holds]
+    holds = [(j, hold) for j in facts.kept[shares].tolist() if (hold := _alone(facts, j))]
     if not any(job.profile.sharing for job in facts.jobs):
         return holds
-    return sorted(holds + _guests(facts), key=lambda hold: hold.job)
+    return sorted(holds + _guests(facts), key=itemgetter(0))
 
 
 def _alone(facts: Facts, j: int) -> Hold | None:
@@ -49,10 +51,11 @@ def _alone(facts: Facts, j: int) -> Hold | None:
         return None
     mode = entry.mode.unshared
     rate = placed_rate(facts.instance, facts.jobs[j], mode, entry.placement)
-    return Hold(j, Kind.ALONE, mode, entry.placement, rate, False, partner)
+    parts = parts_of(facts.instance.cluster, facts.jobs[j], mode, entry.placement, False)
+    return Hold(Kind.ALONE, mode, entry.placement, rate, parts, partner)
 
 
-def _guests(facts: Facts) -> list[Hold]:
+def _guests(facts: Facts) -> list[tuple[int, Hold]]:
     """Return the options of waiting jobs to start beside running ones. Hosts that are alike take
     turns, so that not all guests are sent to the same few."""
     hosts: dict[object, list[tuple[int, Running]]] = {}
@@ -71,7 +74,7 @@ def _guests(facts: Facts) -> list[Hold]:
     pairs_left = MOST_PAIRS if alike else 0
     known: dict[object, list[_Offer]] = {}
     turn = [0] * len(alike)
-    holds: list[Hold] = []
+    holds: list[tuple[int, Hold]] = []
     for j, running in enumerate(facts.running):
         if running is not None or facts.jobs[j].profile.sharing is None:
             continue
@@ -85,7 +88,8 @@ def _guests(facts: Facts) -> list[Hold]:
         for offer in known[guest]:
             own = alike[offer.kind]
             take, at = min(left, len(own)), turn[offer.kind]
-            holds.extend(_beside(j, offer, *own[(at + k) % len(own)]) for k in range(take))
+            chosen = [own[(at + k) % len(own)] for k in range(take)]
+            holds += [(j, _beside(facts, j, offer, *host)) for host in chosen]
             turn[offer.kind] = at + take
             left -= take
             if not left:
@@ -154,10 +158,11 @@ def _offers(facts: Facts, j: int, alike: Sequence[Sequence[tuple[int, Running]]]
     return [offer for _, offer in offers]
 
 
-def _beside(j: int, offer: _Offer, h: int, entry: Running) -> Hold:
-    mode = offer.option.mode
+def _beside(facts: Facts, j: int, offer: _Offer, h: int, entry: Running) -> Hold:
+    mode, cluster = offer.option.mode, facts.instance.cluster
     placement = tuple(replace(slot, cpus=cpus(mode, slot.gpus)) for slot in entry.placement)
-    return Hold(j, Kind.BESIDE, mode, placement, offer.rate, True, h, offer.partner_rate)
+    parts = parts_of(cluster, facts.jobs[j], mode, placement, True)
+    return Hold(Kind.BESIDE, mode, placement, offer.rate, parts, h, offer.partner_rate)
 
 
 def _fitting(

@@ -49,17 +49,18 @@ class Tiers:
     ) -> None:
         self._instance, self._keep, self._unless_higher = instance, keep, unless_higher
         ranks = _ranks(instance)
+        distinct = set(ranks.values())
         of = instance.cluster.preempts
         self.order: list[int] = []
         tier: dict[int, int] = {}
         for lend in (False, True):
-            own = sorted({rank for rank in ranks.values() if borrows(rank) == lend}, reverse=True)
+            own = sorted((rank for rank in distinct if borrows(rank) == lend), reverse=True)
             self.order += own[:MOST_TIERS]
             last = len(self.order) - 1
             tier |= {rank: last for rank in own} | {r: k for k, r in enumerate(self.order)}
         self._preempts = [of.get(priority_of(rank), "any") for rank in self.order]
         self.is_one = not self.order or self._preempts == ["any"]
-        self._tier = {name: tier[rank] for name, rank in ranks.items()}
+        self._tier = {} if self.is_one else {name: tier[rank] for name, rank in ranks.items()}
         self._decided: dict[str, JobRound] = {}
         self._frozen = False
         self.parts: list[Part] = []
@@ -153,10 +154,11 @@ def _ranks(instance: Instance) -> dict[str, int]:
     have the higher one of theirs."""
     running, now_s, borrowing = instance.running_job, instance.now_s, borrowers(instance)
     ranks = {
-        job.id: rank_of(job.priority, borrows=job.id in borrowing)
+        job.id: job.priority
         for job in instance.jobs
         if job.id in running or (job.submit_s <= now_s and not job.after)
     }
+    ranks |= {name: rank_of(ranks[name], borrows=True) for name in borrowing}
     for entry in instance.running:
         partner = entry.mode.share_with
         if partner in ranks:

@@ -1,7 +1,7 @@
 """The independent checker of a round: what all jobs hold at one instant, in plain loops."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -27,8 +27,6 @@ from .plan import JobRound, decision
 
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount that counts as rounding."""
-TOGETHER = (sharing, resources, rack_uplinks, quotas, neighbours, budgets)
-"""The plan verifier's checks of what jobs do to each other, other than on single nodes."""
 
 
 def verify_round(
@@ -42,8 +40,9 @@ def verify_round(
     """
     violations: list[Violation] = []
     seen: set[str] = set()
+    known = instance.job
     for entry in jobs:
-        if entry.id not in instance.job:
+        if entry.id not in known:
             violations.append(
                 Violation("unknown job", f"job {entry.id} is not in the instance", entry.id)
             )
@@ -62,11 +61,10 @@ def verify_round(
                 )
         holding = [entry for entry in jobs if entry.mode is not None]
         violations.extend(_too_much_of_nodes(instance, holding, blocked))
-        if _may_meet(instance, holding):
-            plan = _as_plan(instance.now_s, holding)
-            planned = _with_planned_uplinks(instance)
-            for check in TOGETHER:
-                violations.extend(check(planned, plan))
+        checks = _together(instance, holding)
+        planned = _with_planned_uplinks(instance) if checks else instance
+        for check, some in checks:
+            violations.extend(check(planned, _as_plan(instance.now_s, some)))
         violations.extend(_beyond_windows(instance, holding))
     return tuple(violations)
 
@@ -84,17 +82,22 @@ def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:
     )
 
 
-def _may_meet(instance: Instance, holding: Sequence[JobRound]) -> bool:
-    """Return whether jobs could be in each other's way other than on single nodes."""
-    return (
-        bool(instance.cluster.rack_uplink_gbps or instance.tenants)
-        or minds_neighbours(instance)
-        or any(
-            mode.share_with is not None or mode.resources or mode.budgets
-            for entry in holding
-            if (mode := entry.mode) is not None
-        )
+def _together(
+    instance: Instance, holding: Sequence[JobRound]
+) -> list[tuple[Callable[[Instance, Plan], Iterator[Violation]], Sequence[JobRound]]]:
+    """Return the plan verifier's checks of what jobs do to each other, other than on single nodes,
+    each with those jobs that could break it."""
+    modes = {id(mode): mode for entry in holding if (mode := entry.mode) is not None}.values()
+    uplinks = bool(instance.cluster.rack_uplink_gbps)
+    checks = (
+        (sharing, holding if any(mode.share_with is not None for mode in modes) else ()),
+        (resources, holding if any(mode.resources for mode in modes) else ()),
+        (rack_uplinks, [own for own in holding if uplinks and len(own.placement) > 1]),
+        (quotas, holding if instance.tenants else ()),
+        (neighbours, holding if minds_neighbours(instance) else ()),
+        (budgets, holding if any(mode.budgets for mode in modes) else ()),
     )
+    return [(check, some) for check, some in checks if some]
 
 
 def _beyond_windows(instance: Instance, holding: Sequence[JobRound]) -> Iterator[Violation]:
@@ -208,27 +211,29 @@ def _too_much_of_nodes(
     instance: Instance, holding: Sequence[JobRound], blocked: Sequence[Placement]
 ) -> Iterator[Violation]:
     """Check GPUs, cores and memory of each node, as plain sums: a sweep over time is slower."""
-    gpus: dict[str, int] = defaultdict(int)
-    cores: dict[str, int] = defaultdict(int)
-    memory: dict[str, float] = defaultdict(float)
+    held: dict[str, list[float]] = {node.name: [0, 0, 0.0] for node in instance.cluster.nodes}
     for slot in chain.from_iterable(blocked):
-        gpus[slot.node] += slot.gpus
-        cores[slot.node] += slot.cpus
+        amounts = held[slot.node]
+        amounts[0] += slot.gpus
+        amounts[1] += slot.cpus
     for entry in holding:
         mode, job = entry.mode, instance.job[entry.id]
         assert mode is not None
         counts = mode.share_with is None or entry.id < mode.share_with  # once for a pair
         for slot in entry.placement:
-            gpus[slot.node] += slot.gpus if counts else 0
-            cores[slot.node] += slot.cpus
-            memory[slot.node] += memory_gib(job, mode, slot.gpus)
-    for node in instance.cluster.nodes:
-        for rule, unit, held, most in (
+            amounts = held[slot.node]
+            amounts[1] += slot.cpus
+            amounts[2] += memory_gib(job, mode, slot.gpus)
+            if counts:
+                amounts[0] += slot.gpus
+    for node, (gpus, cores, gib) in zip(instance.cluster.nodes, held.values(), strict=True):
+        for rule, unit, used, most in (
             ("GPUs", "GPUs", gpus, node.gpus),
             ("cores", "cores", cores, node.cpus),
-            ("memory", "GiB of memory", memory, node.memory_gib),
+            ("memory", "GiB of memory", gib, node.memory_gib),
         ):
-            used = held[node.name]
-            if most is not None and used > most + AMOUNT_TOLERANCE * max(1.0, most):
+            if most is None or used <= most:
+                continue
+            if used > most + AMOUNT_TOLERANCE * max(1.0, most):
                 text = f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}"
                 yield Violation(rule, text, None, node.name)

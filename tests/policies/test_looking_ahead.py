@@ -221,6 +221,23 @@ def test_gpus_of_a_pair_are_free_when_both_have_left() -> None:
     assert np.isfinite(Playouts(world, WCT).completions_s(Trial(world))).all()
 
 
+def test_a_trial_is_played_anew_once_more_is_commanded_or_claimed() -> None:
+    world = VirtualWorld(drawn(3, 30.0))
+    world.advance()
+    playouts, trial = Playouts(world, WCT), Trial(world)
+    before = playouts.completions_s(trial)
+    assert playouts.completions_s(trial) is before
+    last = max(trial.waiting, key=lambda job_id: before[playouts.place[job_id]])
+    fit = trial.fit(last)
+    assert fit is not None
+    trial.start(last, *fit)
+    started = playouts.completions_s(trial)
+    assert started[playouts.place[last]] < before[playouts.place[last]]
+    other = next(iter(trial.waiting))
+    trial.claim(other, world.fastest(other), fit[1])
+    assert (playouts.completions_s(trial) != started).any()
+
+
 def test_beyond_many_starts_the_rest_is_costed_as_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing completes before its own run time, and the GPU time of all is there by the end."""
     monkeypatch.setattr(playout, "MOST_STARTS", 5)
@@ -379,8 +396,7 @@ class Watched(Optsched):
     def _take(self, step: Step) -> None:
         if self.seen is None:
             playouts = Playouts(step.trial.origin, WCT)
-            value = playouts.cost(step.trial, to_the_end=True)[0]
-            self.seen = step, value, playouts.done_now()[0]
+            self.seen = step, *playouts.plan_cost(step.trial, step.trial.origin.instance)
         super()._take(step)
 
 
@@ -403,6 +419,15 @@ def test_the_gap_of_the_plan_is_told_of_rates_of_jobs_that_come_now() -> None:
     policy = Optsched(Optsched.Options(prove=True), parse("throughput"))
     simulate(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=tuple(jobs)), policy)
     assert [record.plan_gap for record in policy.rounds] == [1.0, 0.0]
+
+
+def test_the_gap_of_the_plan_counts_fairness_among_the_jobs_that_are_here() -> None:
+    """Two of three gangs fit at once, so the last is done twice as late as it would be alone, which
+    is all that the bound knows. Those that come later halve nobody's share in either."""
+    jobs = [Job(id=f"{k}", gpus=2, duration_s=100.0, submit_s=1000.0 * (k > 2)) for k in range(6)]
+    policy = Optsched(Optsched.Options(prove=True), parse("ftf"))
+    simulate(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=tuple(jobs)), policy)
+    assert policy.rounds[0].plan_gap == pytest.approx(0.5)
 
 
 def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:

@@ -137,14 +137,11 @@ def test_jobs_that_are_alike_have_the_rates_of_their_own_pair() -> None:
     """Rates are looked up by kind: each is that of the very jobs, on the very GPUs."""
     instance = with_sharing(300, 400)
     model = build(instance, parse("wct"), 300.0)
-    beside = [one for one in model.patterns.holds if one.kind == Kind.BESIDE]
     hosts: dict[int, list[int]] = {}
-    for one in beside:
-        guest, host, entry = (
-            model.jobs[one.job],
-            model.jobs[one.partner],
-            model.running[one.partner],
-        )
+    for j, one in zip(model.held.job, model.patterns.holds, strict=True):
+        if one.kind != Kind.BESIDE:
+            continue
+        guest, host, entry = (model.jobs[j], model.jobs[one.partner], model.running[one.partner])
         assert entry is not None and [slot.node for slot in one.placement] == [
             slot.node for slot in entry.placement
         ]
@@ -153,6 +150,6 @@ def test_jobs_that_are_alike_have_the_rates_of_their_own_pair() -> None:
         )
         theirs = replace(entry.mode, share_with=guest.id)
         assert one.partner_rate == placed_rate(instance, host, theirs, entry.placement)
-        hosts.setdefault(one.job, []).append(one.partner)
+        hosts.setdefault(j, []).append(one.partner)
     assert hosts
     assert all(len(set(own)) == len(own) <= MOST_HOSTS for own in hosts.values())

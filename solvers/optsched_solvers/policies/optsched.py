@@ -176,7 +176,7 @@ class Optsched:
         places.keep(world)
         if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
             world.wake_at(next_s)
-        if world.waiting and self.objective.changes(world.instance.cluster):
+        if self.objective.changes(world.instance.cluster) and _may_start(world):
             world.wake_at(world.now_s + self.round_s)
 
     def _best_step(self, world: World, waiting: list[str]) -> Step:
@@ -316,15 +316,16 @@ class Optsched:
     ) -> Step:
         """Return the step with what is known of the plan that it leads to: how much less it costs
         than keeping all that runs, and how far it may be from the best plan of all."""
-        base = playouts.done_now()[0]
         lead = plan_gap = None
         if keeping is not None:
+            base = playouts.done_now()[0]
             kept, value = playouts.cost(keeping.trial)[0], playouts.cost(step.trial)[0]
             lead = (kept - value) / (kept - base) if kept > base else 0.0
         if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
-            value = playouts.cost(step.trial, to_the_end=True)[0]
+            here = now.instance.only(playouts.place)
+            value, base = playouts.plan_cost(step.trial, here)
             if math.isfinite(value):
-                bound = lower_bounds(now.instance.only(playouts.place), self.objective)[0].value
+                bound = lower_bounds(here, self.objective)[0].value
                 certain = min(base, bound)
                 plan_gap = (value - bound) / (value - certain) if value > bound else 0.0
         return replace(step, lead=lead, plan_gap=plan_gap)
@@ -369,3 +370,11 @@ class Optsched:
         """Return whether saving and restoring take so long that prices alone are no guide."""
         jobs = [*world.waiting, *world.running]
         return self._counts_times_only and swaps_matter(world, jobs)
+
+
+def _may_start(world: World) -> bool:
+    """Return whether a waiting job may start later although nothing happens until then: where one
+    fits, or some run that may be preempted for it."""
+    return bool(world.waiting and world.running) or any(
+        world.fit(job_id) is not None for job_id in world.waiting
+    )

@@ -14,7 +14,7 @@ Jobs that hold something elsewhere too, share GPUs, or mind who else is where st
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -67,7 +67,7 @@ class _Choice:
 
     job: int
     option: int
-    parts: list[Part]
+    parts: Sequence[Part]
     held: Taken | None = None
     split: bool = False
 
@@ -128,12 +128,12 @@ class Neighbourhoods:
         inside = np.array([bool(mask >> number & 1) for mask in table.masks], dtype=bool)
         return inside[table.mask][self._pattern]
 
-    def _parts(self, j: int) -> list[tuple[int, int, int, float]]:
+    def _parts(self, j: int) -> Sequence[Part]:
         """Return (node, GPUs, cores, memory) of what a job holds."""
         model, option = self._model, int(self._chosen[j])
         number = int(model.options.pattern[option]) - len(model.patterns.fresh)
         if number >= 0:
-            return model.held.parts[number]
+            return model.held.holds[number].parts
         pattern = model.fresh(option)
         each_gib = pattern.memory_gib / max(pattern.gpus, 1)
         return [(n, gpus, cores, each_gib * max(gpus, 1)) for n, gpus, cores in self._held[j]]
@@ -275,10 +275,10 @@ class Neighbourhoods:
         model, table, held = self._model, self._model.patterns.table, self._model.held
         first, must = model.options.first, model.must
         choices = [
-            _Choice(j, int(first[j]), held.parts[k])
+            _Choice(j, int(first[j]), held.holds[k].parts)
             for j in jobs
             if (k := model.kept_number.get(j)) is not None
-            and all(part[0] in nodes for part in held.parts[k])
+            and all(part[0] in nodes for part in held.holds[k].parts)
         ]
         ranges = [np.arange(*first[[j, j + 1]]) for j in jobs if not must[j]]
         own = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])

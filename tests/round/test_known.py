@@ -1,0 +1,67 @@
+"""What rounds know of jobs is kept between them, changes no round, and is forgotten with the
+jobs."""
+
+from dataclasses import replace
+
+from benchmarks.round import carried_out
+from optsched import Cluster, Job, Mode, Node, Profile, Running
+from optsched.model.instance import Instance, Slot
+from optsched.physics import catalogue
+from optsched.physics.catalogue import catalogue_of
+from optsched.round.deadline import NEVER
+from optsched.round.decide import decide
+from optsched.round.known import KEPT_ROUNDS, Book, Known
+from optsched.round.plan import RoundSolution
+from optsched.traces.generate.synth import generate
+
+
+def decided(instance: Instance, last: RoundSolution | None = None) -> RoundSolution:
+    return replace(decide(replace(instance), budget_s=60.0, last=last), wall_s=None)
+
+
+def look_up(book: Book, instance: Instance) -> list[Known]:
+    return book.look_up(catalogue_of(instance), instance.jobs, None, NEVER)
+
+
+def test_a_round_is_the_same_whether_jobs_are_known_or_not() -> None:
+    """Nothing old is used of jobs that changed."""
+    instance = generate(jobs=40, gpus=64, seed=3, running=0.5)
+    first = decided(instance)
+    later = carried_out(instance, first, 0.1)
+    jobs = tuple(
+        replace(job, profile=replace(job.profile, startup_s=900.0)) if k % 3 == 0 else job
+        for k, job in enumerate(later.jobs)
+    )
+    later = replace(later, jobs=jobs)
+    known = decided(later, first)
+    catalogue._catalogue.cache_clear()
+    assert known == decided(later, first)
+
+
+def test_a_job_that_moved_has_the_rate_of_where_it_is() -> None:
+    cluster = Cluster(nodes=tuple(Node(name=kind, gpus=2, gpu_type=kind) for kind in "ab"))
+    job = Job(id="j", gpus=2, duration_s=60.0, profile=Profile(rate={"a": 1.0, "b": 0.5}))
+    instance, book = Instance(cluster=cluster, jobs=(job,)), Book()
+    mode = Mode(gpus=2)
+    for node, rate in (("a", 1.0), ("b", 0.5), ("b", 0.5)):
+        placement = (Slot(node=node, gpus=2),)
+        entry = Running(job="j", mode=mode, placement=placement, remaining_s=60.0)
+        (known,) = look_up(book, instance)
+        hold = known.holding(instance, entry)
+        assert (hold.rate, hold.parts[0][0]) == (rate, "ab".index(node))
+        assert known.holding(instance, replace(entry, remaining_s=1.0)) is hold
+
+
+def test_jobs_are_known_from_round_to_round_and_forgotten_after_they_left() -> None:
+    instance, book = generate(jobs=40, gpus=64, seed=3, running=0.5), Book()
+    before = look_up(book, instance)
+    assert [known.job for known in before] == sorted(
+        instance.jobs, key=lambda job: (job.submit_s, job.id)
+    )
+    assert all(map(lambda a, b: a is b, before, look_up(book, instance)))
+    few = replace(instance, jobs=instance.jobs[:1])
+    for _ in range(2 * KEPT_ROUNDS):
+        look_up(book, few)
+    after = look_up(book, instance)
+    same = {known.job.id for known in before if any(known is other for other in after)}
+    assert same == {instance.jobs[0].id}
