@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import preempt_or_continue
+from benchmarks import certified_large, preempt_or_continue
 from optsched.bounds import lower_bounds
 from optsched.driver import playout
 from optsched.driver.playout import Playouts
@@ -275,6 +275,19 @@ def test_a_plan_that_is_found_comes_true_and_is_no_worse_than_its_outline(
     ends_s = {entry.id: entry.completion_s for entry in simulation.record().plan().jobs}
     for job_id, end_s in rule.agenda.ends_s.items():
         assert ends_s[job_id] == pytest.approx(end_s, abs=1e-3)
+
+
+def test_a_bold_search_finds_an_optimum_that_a_cold_one_misses() -> None:
+    world = VirtualWorld(preempt_or_continue.load("node-07", certified_large.SET))
+    world.advance()
+    playouts = Playouts(world, WCT)
+    outlines = [outline(world, playouts, Trial(world))]
+    found = search(world, snapshot(world), WCT, outlines, 2.0, bold=True)
+    assert found is not None
+    step = found[0].step(world, (), found[1])
+    assert step is not None
+    optimum = preempt_or_continue.stored(certified_large.SET)["node-07"]["value"]
+    assert playouts.cost(step)[0] == pytest.approx(optimum)
 
 
 def test_a_search_preempts_nobody_who_is_pinned() -> None:
