@@ -1,7 +1,7 @@
 """What a first step leads to for the jobs that are here, if a plain list rule goes on after it."""
 
 import math
-from bisect import insort
+from bisect import bisect, insort
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
@@ -51,14 +51,20 @@ class Playouts:
                     world.instance, [job for job in jobs if world.rank(job.id) == tier]
                 )
             ]
+        self.line = sorted(map(self.entry, world.waiting))
+        self._services = self._services_of(self.line)
         self.queues: dict[Demand, list[Entry]] = {}
-        for job_id in world.waiting:
-            self.queues.setdefault(world.demand(job_id), []).append(self.entry(job_id))
-        for queue in self.queues.values():
-            queue.sort()
-        self.ends = sorted(
+        for entry in self.line:
+            self.queues.setdefault(world.demand(entry[2]), []).append(entry)
+        self.holding = {job_id: world.hold(job_id) for job_id in world.holders}
+        self.holders = sorted(
             (self.end_s(job_id), world.order(job_id), job_id) for job_id in world.holders
         )
+        self.ends_s = np.full(len(jobs), math.nan)
+        for end_s, _, job_id in self.holders:
+            if job_id not in world.saving:
+                self.ends_s[self.place[job_id]] = end_s
+        self._played: dict[tuple[int, float], tuple[Trial, object, _Playout]] = {}
 
     def end_s(self, job_id: str) -> float:
         """Return when a job is done that runs, or gives back what it holds while it saves."""
@@ -115,15 +121,48 @@ class Playouts:
         wait, run and are being saved. After the first step of a plan, as that says."""
         if trial.ends_s is not None:
             return np.array([trial.ends_s[job_id] for job_id in self.place])
-        return _Playout(self, trial, most_starts).run()
+        return self._run(trial, most_starts).ends_s
 
     def first_starts(self, trial: Trial) -> dict[str, Fit]:
         """Return what the list rule starts at once after a trial, in which options and where."""
         if trial.ends_s is not None:
             return {}
-        playout = _Playout(self, trial, MOST_STARTS)
-        playout.begin()
-        return playout.begun
+        return self._run(trial, MOST_STARTS).begun
+
+    def _run(self, trial: Trial, most_starts: float) -> "_Playout":
+        """Return the trial played forward, once for all that is asked of it as it is."""
+        key, mark = (id(trial), most_starts), trial.mark
+        known = self._played.get(key)
+        if known is None or known[1] != mark:
+            playout = _Playout(self, trial, most_starts)
+            playout.run()
+            self._played[key] = known = trial, mark, playout  # the trial too: its id stays its own
+        return known[2]
+
+    def complete_the_rest(self, ends_s: NDArray[np.float64], begin_s: float) -> None:
+        """Complete those without an end as if all GPUs together ran one after the other, in
+        order."""
+        names, waiting = list(self.place), len(self.line)
+        late = waiting + np.flatnonzero(np.isnan(ends_s[waiting:]))  # were preempted, or are saved
+        more = sorted(self.entry(names[i]) for i in late)
+        at = [bisect(self.line, entry) for entry in more]
+        place, run_s, service_s = (
+            np.insert(column, at, added)
+            for column, added in zip(self._services, self._services_of(more), strict=True)
+        )
+        left = np.isnan(ends_s[place])
+        place, run_s, service_s = place[left], run_s[left], service_s[left]
+        begins_s = np.cumsum(np.append(begin_s, service_s))[:-1]
+        ends_s[place] = begins_s + run_s
+
+    def _services_of(self, entries: list[Entry]) -> "_Services":
+        """Return the place of each job, the seconds that it takes in its fastest option, and those
+        that all GPUs together would take for it."""
+        world, gpus = self._world, max(1, self._world.cluster.total_gpus)
+        place = np.array([self.place[job_id] for _, _, job_id in entries], dtype=np.int64)
+        run_s = np.array([world.fastest_finish_s(job_id) for _, _, job_id in entries])
+        held = np.array([world.service_gpus(job_id) for _, _, job_id in entries])
+        return place, run_s, run_s * held / gpus
 
     def entry(self, job_id: str, again_s: float | None = None) -> Entry:
         """Return the place of a job in order: of one that runs as it goes on, or, once it has been
@@ -137,6 +176,7 @@ class Playouts:
         return (-world.rank(job_id), rank), world.order(job_id), job_id
 
 
+_Services = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]
 
 
@@ -156,6 +196,7 @@ class _Playout:
 
     def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
         self.most_starts, self.starts = most_starts, 0
+        self.started: dict[str, Fit] = {}
         self.begun: dict[str, Fit] = {}
         self.common, self.trial = common, trial
         self.claims = {
@@ -163,22 +204,23 @@ class _Playout:
             for job_id, (option, placement) in trial.claims.items()
         }
         self.now_s, self.room = trial.now_s, trial.free.copy()
-        self.ends_s = np.full(len(common.place), math.nan)
+        self.ends_s = common.ends_s.copy()
         self.kept: list[Aside] = []
-        self.holding: dict[str, Hold] = {}
-        self.holders: list[tuple[float, tuple[float, int], str]] = []
         self.saving = {*trial.saving}
         self.queues = dict(common.queues)
         self.at = dict.fromkeys(self.queues, 0)
         self.heads: list[tuple[Entry, int, Demand]] = []
         self.blocked: list[Demand] = []
         changed = {*trial.victims, *trial.joined, *(other for _, other in trial.joined.values())}
+        self.holding, self.holders = common.holding.copy(), common.holders.copy()
+        if changed:
+            self.holders = [entry for entry in self.holders if entry[2] not in changed]
+        for job_id in changed & self.holding.keys():
+            del self.holding[job_id]
+            self.ends_s[common.place[job_id]] = math.nan
         windows = trial.cluster.windows
         over = {window.to_s for window in windows if window.to_s > trial.now_s}
         self.holders += [(to_s, (to_s, -1), "") for to_s in over]
-        for entry in common.ends:
-            if entry[2] not in changed:
-                self._hold(*entry, trial.hold(entry[2]))
         for job_id in (*trial.started, *(changed & {*trial.running, *trial.saving})):
             end_s = self._shared_end_s(job_id) or trial.expected_release_s(job_id)
             self._hold(end_s, trial.order(job_id), job_id, trial.hold(job_id))
@@ -189,20 +231,17 @@ class _Playout:
             if job_id in trial.waiting:
                 self._enqueue(job_id)
 
-    def begin(self) -> None:
+    def run(self) -> None:
         self._start_claimed()
         self._serve()
-
-    def run(self) -> NDArray[np.float64]:
-        self.begin()
+        self.begun = self.started.copy()
         while self.holders and self.starts < self.most_starts:
             self._release()
             self._start_claimed()
             self._serve()
         if self.most_starts < math.inf:
-            self._estimate_the_rest()
+            self.common.complete_the_rest(self.ends_s, self.now_s)
         self.ends_s[np.isnan(self.ends_s)] = math.inf
-        return self.ends_s
 
     def _hold(self, end_s: float, order: tuple[float, int], job_id: str, hold: Hold) -> None:
         self.holding[job_id] = hold
@@ -282,8 +321,7 @@ class _Playout:
                 self.blocked.append(demand)
                 continue
             option = self.trial.options(job_id)[fit[0]]
-            if self.now_s <= self.trial.now_s:
-                self.begun[job_id] = option, fit[1]
+            self.started[job_id] = option, fit[1]
             self._start(job_id, option, fit[1])
             self._push_head(demand)
 
@@ -332,16 +370,3 @@ class _Playout:
         self.at[demand] = i
         if i < len(queue):
             heappush(self.heads, (queue[i], demand.number, demand))
-
-    def _estimate_the_rest(self) -> None:
-        """Complete the others as if all GPUs together ran one after the other, in order."""
-        common, world = self.common, self.trial.origin
-        gpus = max(1, world.cluster.total_gpus)
-        rest = sorted(
-            common.entry(job_id) for job_id, i in common.place.items() if math.isnan(self.ends_s[i])
-        )
-        begin_s = self.now_s
-        for _, _, job_id in rest:
-            run_s = world.fastest_finish_s(job_id)
-            self.ends_s[common.place[job_id]] = begin_s + run_s
-            begin_s += run_s * world.service_gpus(job_id) / gpus

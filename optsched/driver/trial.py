@@ -40,6 +40,11 @@ class Trial(World):
         self._fitted = None
         self._arrived, self._released = list(world.waiting), []
 
+    @property
+    def mark(self) -> object:
+        """Return what is another once more has been commanded or claimed."""
+        return len(self._commands), self.claims.copy()
+
     def carry_out(self) -> None:
         """Do in the world what was commanded here."""
         for command in self._commands:

@@ -221,6 +221,23 @@ def test_gpus_of_a_pair_are_free_when_both_have_left() -> None:
     assert np.isfinite(Playouts(world, WCT).completions_s(Trial(world))).all()
 
 
+def test_a_trial_is_played_anew_once_more_is_commanded_or_claimed() -> None:
+    world = VirtualWorld(drawn(3, 30.0))
+    world.advance()
+    playouts, trial = Playouts(world, WCT), Trial(world)
+    before = playouts.completions_s(trial)
+    assert playouts.completions_s(trial) is before
+    last = max(trial.waiting, key=lambda job_id: before[playouts.place[job_id]])
+    fit = trial.fit(last)
+    assert fit is not None
+    trial.start(last, *fit)
+    started = playouts.completions_s(trial)
+    assert started[playouts.place[last]] < before[playouts.place[last]]
+    other = next(iter(trial.waiting))
+    trial.claim(other, world.fastest(other), fit[1])
+    assert (playouts.completions_s(trial) != started).any()
+
+
 def test_beyond_many_starts_the_rest_is_costed_as_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing completes before its own run time, and the GPU time of all is there by the end."""
     monkeypatch.setattr(playout, "MOST_STARTS", 5)

@@ -254,3 +254,23 @@ def test_what_has_left_by_a_time_is_back_at_an_earlier_one() -> None:
     later = Later((0, 0, 0), ends, Outlook(world))
     free = [later.at(time_s).room.pool_gpus[0] for time_s in (25, 5, 35, 20)]
     assert free == [6, 2, 8, 6]
+
+
+@pytest.mark.parametrize(("runs_s", "free"), [(5, [4, 8, 1]), (15, [3, 8, 1])])
+def test_one_that_starts_leaves_with_the_others(runs_s: int, free: list[int]) -> None:
+    """Two GPUs are held until 10 s, four until 30 s, one from now on."""
+    jobs = tuple(
+        Job(id=name, gpus=gpus, duration_s=runs_s)
+        for name, gpus, runs_s in (("a", 2, 10), ("b", 4, 30), ("new", 1, runs_s))
+    )
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=jobs))
+    world.advance()
+    for name in ("a", "b"):
+        world.start(name, world.fastest(name), world.free.layout.alone(0, world.job(name).gpus, 0))
+    ends = sorted((world.expected_release_s(name), name) for name in world.running)
+    later = Later((0, 0, 0), ends, Outlook(world))
+    assert later.at(12).room.pool_gpus[0] == 4
+    option, place = world.fastest("new"), world.free.layout.alone(0, 1, 0)
+    world.start("new", option, place)
+    later.begins((float(runs_s), "new"), world.need("new", option), place)
+    assert [later.at(time_s).room.pool_gpus[0] for time_s in (12, 40, 1)] == free

@@ -1,21 +1,28 @@
 """Xion: preempt only where it pays."""
 
 import math
-from collections.abc import Collection
+from bisect import bisect, insort
+from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from optsched.driver.layout import Need
 from optsched.driver.outlook import Outlook
 from optsched.driver.reservation import Reservations
 from optsched.driver.trial import Trial
+from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Running
+from optsched.model.instance import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
+from optsched.physics.contention import may_contend
 
 from .parts.claiming import beside_claims, claim_what_they_leave
 from .parts.configuration_choice import solved
-from .parts.demand_queue import Entry, arrival_key
-from .parts.preemptive import Moment, Preemptive, gives_way
+from .parts.demand_queue import Entry, Key, arrival_key
+from .parts.preemptive import Moment, Preemptive
 from .srtf import Srtf
 
 EFFORT = 0.5
@@ -40,18 +47,51 @@ class Victim(NamedTuple):
         return self.pause_s + self.load_s > 0
 
 
-def fewest(world: World, job_id: str, soon: Outlook, victims: list[Victim]) -> int:
-    """Return a lower bound: no set with which the job fits has fewer members; at least one."""
+class Victims:
+    """Running jobs that may be preempted now, the last in order first, with the same in columns:
+    for each waiting job all of them are looked at."""
+
+    def __init__(self, world: World, known: list[tuple[Entry, Victim]]) -> None:
+        self.known = known
+        self._tier = np.array([entry[0][0] for entry, _ in known])
+        self._left_s = np.array([entry[0][1] for entry, _ in known])
+        self.pause_s = np.array([victim.pause_s for _, victim in known])
+        self.load_s = np.array([victim.load_s for _, victim in known])
+        self.gpus = np.array([world.hold(victim.job).need.gpus for _, victim in known], np.int64)
+
+    def of(self, key: Key, finish_s: float) -> NDArray[np.intp]:
+        """Return the positions of those who may give way for a waiting job that takes `finish_s`,
+        set-up included: of its own priority those whose swap pays."""
+        longer = self._left_s > key[1] + TIME_TOLERANCE_S
+        swap_pays = self._left_s - finish_s > 2 * self.pause_s + self.load_s
+        same = self._tier == key[0]
+        return np.flatnonzero(np.where(same, longer & swap_pays, self._tier > key[0]))
+
+    def all_count(self, at: NDArray[np.intp], key: Key) -> bool:
+        """Return whether the delay of each counts, and each takes time to preempt."""
+        costs = self.pause_s[at] + self.load_s[at] > 0
+        return bool(np.all(costs & (self._tier[at] == key[0])))
+
+    def named(self, at: NDArray[np.intp], key: Key) -> dict[str, Victim]:
+        """Return them by name; the delay of a lower priority does not count."""
+        chosen = (self.known[i] for i in at.tolist())
+        return {
+            other: victim if tier == key[0] else victim._replace(delayed=False)
+            for ((tier, *_), other), victim in chosen
+        }
+
+
+def fewest(world: World, job_id: str, soon: Outlook, gpus: Iterable[int]) -> int:
+    """Return a lower bound: no set of victims that hold so many `gpus` each with which the job fits
+    has fewer members; at least one."""
     missing = min(need.gpus - soon.room.pool_gpus[need.pool] for need in world.demand(job_id).needs)
-    return max(
-        1, _count([(victim, world.hold(victim.job).need.gpus) for victim in victims], missing)
-    )
+    return max(1, _count(gpus, missing))
 
 
-def _count(here: list[tuple[Victim, int]], missing: int) -> int:
+def _count(held: Iterable[int], missing: int) -> int:
     """Return how many members it takes if the largest go first."""
     count = 0
-    for gpus in sorted((gpus for _, gpus in here), reverse=True):
+    for gpus in sorted(held, reverse=True):
         if missing <= 0:
             break
         count += 1
@@ -59,12 +99,18 @@ def _count(here: list[tuple[Victim, int]], missing: int) -> int:
     return count
 
 
-def at_least_s(count: int, victims: list[Victim], finish_s: float) -> float:
-    """Return a lower bound: no set of `count` or more of the victims costs less."""
+def at_least_s(count: int, pause_s: float, load_s: float, finish_s: float) -> float:
+    """Return a lower bound: no set of `count` or more victims costs less whose pause and loading
+    take no less and whose delay counts."""
+    return pause_s + count * (pause_s + finish_s + load_s)
+
+
+def _least_s(count: int, victims: list[Victim], finish_s: float) -> float:
+    """Return the same for these victims."""
     if not all(victim.delayed for victim in victims):
         return 0.0
     pause_s = min(victim.pause_s for victim in victims)
-    return pause_s + count * (pause_s + finish_s + min(victim.load_s for victim in victims))
+    return at_least_s(count, pause_s, min(victim.load_s for victim in victims), finish_s)
 
 
 def cost_s(chosen: list[str], victims: list[Victim], finish_s: float) -> float:
@@ -85,7 +131,8 @@ def cheapest(
 
     None where GPUs alone do not say who must go (cores, memory, quotas, other resources).
     """
-    least_s = at_least_s(fewest(world, job_id, soon, victims), victims, finish_s)
+    gpus = [world.hold(victim.job).need.gpus for victim in victims]
+    least_s = _least_s(fewest(world, job_id, soon, gpus), victims, finish_s)
     for option in world.options(job_id):
         need = world.need(job_id, option)
         if not need.gpus:
@@ -126,7 +173,10 @@ def _on_one_node(
             continue
         if (
             best is not None
-            and at_least_s(_count(here, missing), [other for other, _ in here], finish_s) > best[0]
+            and _least_s(
+                _count((gpus for _, gpus in here), missing), [other for other, _ in here], finish_s
+            )
+            > best[0]
         ):
             continue
         cost, jobs = _cover(here, missing, finish_s)
@@ -268,28 +318,48 @@ class Later:
             outlook.put_back(ends[self._left][1])
         return outlook
 
+    def begins(self, end: tuple[float, str], need: Need, placement: Placement) -> None:
+        """Suppose that one more runs, until this end."""
+        self._outlook.room.take(need, placement)
+        if bisect(self._ends, end) < self._left:
+            self._outlook.release(end[1])
+            self._left += 1
+        insort(self._ends, end)
+
 
 class _Moment(Moment):
     """One decision; `_known` are the jobs that may be preempted now, the last in order first."""
 
     def __init__(self, rule: Preemptive, world: World) -> None:
         super().__init__(rule, world)
-        self._known: list[tuple[Entry, Victim]] | None = None
+        self._known: Victims | None = None
         self._later: Later | None = None
+
+    @cached_property
+    def _may_contend(self) -> bool:
+        return may_contend(self.world.instance)
+
+    def start(self, job_id: str, fit: Fit) -> None:
+        """Start a job; where none slows another down, all others end when they would have."""
+        world, later = self.world, self._later
+        if later is not None and (later.seen != self._seen() or self._may_contend):
+            later = self._later = None
+        super().start(job_id, fit)
+        if later is not None:
+            end = world.expected_release_s(job_id), job_id
+            later.begins(end, world.need(job_id, fit[0]), fit[1])
+            later.seen = self._seen()
 
     def evict_for(self, entry: Entry) -> bool:
         """Preempt the cheapest set of jobs with which the waiting one fits, if that pays."""
         key, job_id = entry
         world = self.world
         finish_s = world.fastest_finish_s(job_id)
-        victims = {
-            other[1]: victim if other[0][0] == key[0] else victim._replace(delayed=False)
-            for other, victim in self._preemptible()
-            if gives_way(other[0], key)
-            and (other[0][0] != key[0] or pays(other[0][1], finish_s, victim))
-        }
-        if not victims or self._starts_sooner_anyway(job_id, list(victims.values()), finish_s):
+        known = self._preemptible()
+        at = known.of(key, finish_s)
+        if not len(at) or self._starts_sooner_anyway(entry, at, finish_s):
             return False
+        victims = known.named(at, key)
         chosen = None
         if any(victim.costs for victim in victims.values()):
             chosen = cheapest(world, job_id, self.look_ahead(), list(victims.values()), finish_s)
@@ -303,19 +373,21 @@ class _Moment(Moment):
             return False
         for name in chosen:
             world.preempt(name)
-        self._known = [
-            (other, victim) for other, victim in self._preemptible() if other[1] in world.running
-        ]
+        left = [pair for pair in known.known if pair[0][1] in world.running]
+        self._known = Victims(world, left)
         self.evicted(chosen)
         return True
 
-    def _starts_sooner_anyway(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
+    def _starts_sooner_anyway(self, entry: Entry, at: NDArray[np.intp], finish_s: float) -> bool:
         """Return whether the job would start by itself before even the cheapest thinkable set of
-        victims paid."""
-        if not all(other.delayed and other.costs for other in victims):
+        the victims at these positions paid."""
+        key, job_id = entry
+        known = self._preemptible()
+        if not known.all_count(at, key):
             return False
-        count = fewest(self.world, job_id, self.look_ahead(), victims)
-        return self._fits_by(job_id, at_least_s(count, victims, finish_s))
+        count = fewest(self.world, job_id, self.look_ahead(), known.gpus[at].tolist())
+        pause_s, load_s = float(known.pause_s[at].min()), float(known.load_s[at].min())
+        return self._fits_by(job_id, at_least_s(count, pause_s, load_s, finish_s))
 
     def _pays(self, job_id: str, victims: list[Victim], finish_s: float) -> bool:
         """Return whether the sum of completion times falls. The victims are released in `soon`
@@ -339,46 +411,41 @@ class _Moment(Moment):
         """Return the outlook once those have left who run and are expected to by then. From one
         waiting job to the next it changes little."""
         world, soon = self.world, self.look_ahead()
-        seen = world.free.changes, len(world.running), soon.room.changes
+        seen = self._seen()
         if self._later is None or self._later.seen != seen:
             ends = sorted((world.expected_release_s(other), other) for other in world.running)
             self._later = Later(seen, ends, soon.copy())
         return self._later.at(until_s)
 
-    def _preemptible(self) -> list[tuple[Entry, Victim]]:
+    def _seen(self) -> tuple[int, int, int]:
+        """Return what tells one present from another."""
+        world = self.world
+        return world.free.changes, len(world.running), self.look_ahead().room.changes
+
+    def _preemptible(self) -> Victims:
         if self._known is None:
             world = self.world
             entries = []
             for other in world.running:
                 if world.may_preempt(other):
-                    entries.append(
-                        (
-                            (arrival_key(world, other, self.rule.rank(world, other)), other),
-                            _victim(world, other),
-                        )
-                    )
+                    key = arrival_key(world, other, self.rule.rank(world, other))
+                    entries.append(((key, other), _victim(world, other)))
                 elif world.now_s < (at_s := world.preemptible_at_s(other)):
                     self.recheck_s = min(self.recheck_s, at_s)
-            self._known = sorted(entries, key=lambda entry: entry[0], reverse=True)
+            entries.sort(key=lambda entry: entry[0], reverse=True)
+            self._known = Victims(world, entries)
         return self._known
-
-
-def pays(left_s: float, finish_s: float, victim: Victim) -> bool:
-    """Return the swap rule for a running job with `left_s` to go and a waiting one that takes
-    `finish_s`, set-up included."""
-    return left_s - finish_s > 2 * victim.pause_s + victim.load_s
 
 
 def _victim(world: World, job_id: str) -> Victim:
     """Return what it costs to preempt a running job, in seconds."""
-    job, entry = world.job(job_id), world.entry(job_id)
-    assert isinstance(entry, Running)
-    return Victim(
-        job_id,
-        hold_to_save_s(job),
-        setup_s(job, ran_before=True) + lost_s(job, unsaved_s(entry, world.now_s)),
-        True,
-    )
+    job = world.job(job_id)
+    load_s = setup_s(job, ran_before=True)
+    if job.profile.checkpoint_every_s:
+        entry = world.entry(job_id)
+        assert isinstance(entry, Running)
+        load_s += lost_s(job, unsaved_s(entry, world.now_s))
+    return Victim(job_id, hold_to_save_s(job), load_s, True)
 
 
 def first_step(world: World, pinned: Collection[str], reservations: Reservations) -> Trial:
@@ -390,7 +457,7 @@ def first_step(world: World, pinned: Collection[str], reservations: Reservations
         rule = Xion()
         rule.reservations = reservations
         rule.put_in_order(trial, trial.waiting)
-        rule.decide(trial)
+        rule.serve(trial)
         if trial.victims:
             claim_what_they_leave(trial)
     return trial

@@ -57,6 +57,16 @@ class Preemptive:
         return Moment(self, world)
 
     def decide(self, world: World) -> None:
+        """Start, claim or evict, and ask for the next decision."""
+        self.serve(world)
+        if not world.waiting:
+            return
+        self.order.catch_up(world)
+        wake_s = min(self._recheck_s, self.order.next_rise_s(world))
+        if wake_s < math.inf:
+            world.wake_at(wake_s)
+
+    def serve(self, world: World) -> None:
         """Start, claim or evict, for one waiting job after the other."""
         if not self._begun:
             self._begun = True
@@ -76,12 +86,6 @@ class Preemptive:
             moment = self.moment(world)
             moment.decide()
             self._recheck_s = min(self._recheck_s, moment.recheck_s)
-        if not world.waiting:
-            return
-        self.order.catch_up(world)
-        wake_s = min(self._recheck_s, self.order.next_rise_s(world))
-        if wake_s < math.inf:
-            world.wake_at(wake_s)
 
     def _serve_the_reserved(self, world: World) -> None:
         """Start who has a reservation if there is room; else keep the place, or one for the
@@ -171,15 +175,9 @@ class Moment:
             if fit is not None:
                 queue.pop()
                 started.append(job_id)
-                if self.soon is None and room is world.free:
-                    world.start(job_id, *fit)
-                    continue
-                need = world.need(job_id, fit[0])
-                world.start(job_id, *fit)
-                if self.soon is not None:
-                    self.soon.room.take(need, fit[1])
+                self.start(job_id, fit)
                 if room is not world.free:
-                    room.take(need, fit[1])
+                    world.take(room, job_id, fit)
                 continue
             fit = None if self.soon is None else self.fit(job_id, self.soon.room)
             if fit is not None and self.soon is not None:
@@ -195,6 +193,12 @@ class Moment:
             self.order.add(job_id)
         for key, job_id in claimed:
             queue.push(key, job_id, world.demand(job_id))
+
+    def start(self, job_id: str, fit: Fit) -> None:
+        """Start a job, and note what it takes of what will be free."""
+        self.world.start(job_id, *fit)
+        if self.soon is not None:
+            self.world.take(self.soon.room, job_id, fit)
 
     def fit(self, job_id: str, room: Room) -> Fit | None:
         """Fit as `World.fit` does, beside what is kept for another job."""
