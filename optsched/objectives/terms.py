@@ -71,7 +71,7 @@ class _OfJobs(_Base):
 
     def cost(self, instance: Instance, job: Job) -> JobCost | None:
         """Return the cost of a job; None where it does not count."""
-        origin_s, scale = self._origin_s(instance, job), self._scale(instance, job)
+        (origin_s,), scale = self._origins_s(instance, (job,)), self._scale(instance, job)
         return None if origin_s is None or not scale else self.shape(scale, origin_s)
 
     def costs(self, instance: Instance, jobs: Sequence[Job]) -> "tuple[NDArray[np.int64], JobCost]":
@@ -80,7 +80,7 @@ class _OfJobs(_Base):
 
         of = self.scale if self.priority is None else self._scale
         scale = np.array([of(instance, job) for job in jobs], np.float64)
-        origin = np.array([self._origin_s(instance, job) for job in jobs], np.float64)
+        origin = np.array(self._origins_s(instance, jobs), np.float64)
         which = np.flatnonzero((scale > 0) & ~np.isnan(origin))
         return which, self.shape(scale[which], origin[which])
 
@@ -88,14 +88,14 @@ class _OfJobs(_Base):
         counts = self.priority is None or job.priority >= self.priority
         return self.scale(instance, job) if counts else 0.0
 
-    def _origin_s(self, instance: Instance, job: Job) -> float | None:
+    def _origins_s(self, instance: Instance, jobs: Sequence[Job]) -> Sequence[float | None]:
         match self.origin:
             case "submission":
-                return job.submit_s
+                return [job.submit_s for job in jobs]
             case "deadline":
-                return job.deadline_s
+                return [job.deadline_s for job in jobs]
             case "now":
-                return instance.now_s
+                return [instance.now_s] * len(jobs)
             case _:
                 assert_never(self.origin)
 

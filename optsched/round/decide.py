@@ -15,8 +15,8 @@ from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
 from ..frozen import frozen, record
 from ..model.instance import Instance, Placement, Running
-from ..model.job import Job
-from ..model.plan import CLOSED_GAP, Decision
+from ..model.job import Job, Mode
+from ..model.plan import CLOSED_GAP
 from ..objectives import Objective, wanted
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
@@ -126,7 +126,8 @@ class _Best:
             left = {} if self.few is None else dict.fromkeys(self.few - self.others.keys())
             others = self._standing().items()
             decided = {name: entry for name, entry in others if name not in left} | decided
-        return tuple(decided[job.id] for job in self.instance.jobs if job.id in decided)
+        found = map(decided.get, [job.id for job in self.instance.jobs])
+        return tuple(entry for entry in found if entry is not None)
 
     def _standing(self) -> dict[str, JobRound]:
         return {entry.id: entry for entry in standing(self.instance)} | {**self.others}
@@ -457,35 +458,30 @@ def job_rounds(
     objects."""
     model = packing.model
     instance = model.instance if instance is None else instance
-    running, fresh = instance.running_job, model.patterns.fresh
+    fresh = model.patterns.fresh
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
     pattern = np.where(packing.chosen < 0, NO_OPTION, model.options.pattern[packing.chosen])
     rounds = []
     for j, (job, p) in enumerate(zip(model.jobs, pattern.tolist(), strict=True)):
-        before = last.get(job.id)
-        if p < 0:
-            said: Decision = "preempt" if job.id in running else "wait"
-            if before is None or before.decision != said or before.placement:
-                before = JobRound(id=job.id, decision=said)
-            rounds.append(before)
-            continue
-        if p < len(fresh):
+        mode: Mode | None = None
+        placement: Placement = ()
+        if 0 <= p < len(fresh):
             mode, placement = fresh[p].option.mode, to_placement(model, packing.held[j])
-        else:
+        elif p >= 0:
             hold = model.patterns.holds[p - len(fresh)]
-            mode = hold.mode
-            placement, name = hold.placement, model.jobs[partner[j]].id if j in partner else None
+            mode, placement = hold.mode, hold.placement
+            name = model.jobs[partner[j]].id if j in partner else None
             if mode.share_with != name:
                 mode = replace(mode, share_with=name)
-        said = decision(instance, job.id, mode, placement)
+        said, entry = decision(instance, job.id, mode, placement), last.get(job.id)
         if (
-            before is None
-            or before.decision != said
-            or before.mode is not mode
-            or before.placement is not placement
+            entry is None
+            or entry.decision != said
+            or entry.mode is not mode
+            or entry.placement is not placement
         ):
-            before = JobRound(id=job.id, decision=said, mode=mode, placement=placement)
-        rounds.append(before)
+            entry = JobRound(id=job.id, decision=said, mode=mode, placement=placement)
+        rounds.append(entry)
     return tuple(rounds)
 
 

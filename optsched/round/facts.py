@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, starmap
 
 import numpy as np
@@ -64,7 +65,6 @@ class Facts:
         self._find_active(keep)
         self.jobs = [known.job for known in self._known]
         count = len(self.jobs)
-        self.position = {job.id: j for j, job in enumerate(self.jobs)}
         kept = [j for j, entry in enumerate(self.running) if entry is not None]
         self.kept = np.array(kept, dtype=np.int64)
         self.save_s, self.lost_s, self.lost_work_s, self.setup_left_s = np.zeros((4, count))
@@ -92,6 +92,11 @@ class Facts:
         if self.must.any():
             self._let_go(around, keep)
             self._let_go(around, ())
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Return the position of each job, by id."""
+        return {job.id: j for j, job in enumerate(self.jobs)}
 
     def _keep_hosts(self) -> None:
         """Keep the first of two that share GPUs, who is host to the second, where that must be."""
@@ -141,7 +146,7 @@ class Facts:
         active = [
             job
             for job in instance.jobs
-            if job.id in running or not (job.submit_s > now_s or job.after)
+            if (job.submit_s <= now_s and not job.after) or job.id in running
         ]
         book = catalogue.once("book of rounds", Book)
         for known in book.look_up(catalogue, active, needs, deadline):
@@ -152,20 +157,22 @@ class Facts:
                 continue
             if entry is not None and (name in keep or name in self._give_way):
                 alternatives = NOTHING
-            alternatives = openings.open(known.job, alternatives)
-            if entry is None and not alternatives.patterns:
-                continue  # wherever it could start now a window comes too soon
+            if openings.any:
+                alternatives = openings.open(known.job, alternatives)
+                if entry is None and not alternatives.patterns:
+                    continue  # wherever it could start now a window comes too soon
             self._known.append(known)
             self.running.append(entry)
             self.alternatives.append(alternatives)
 
     def _read_running(self, keep: Collection[str]) -> None:
         """Read what running jobs have done and what preempting them would cost."""
-        instance, must = self.instance, []
+        instance, must, save_s, setup_left_s = self.instance, list[bool](), [], []
         for turn, j in enumerate(self.kept.tolist()):
             if turn % LOOKS_EVERY == 0:
                 self.deadline.check()
-            known, entry = self._known[j], self.entry(j)
+            known, entry = self._known[j], self.running[j]
+            assert entry is not None
             job = known.job
             if job.profile.checkpoint_every_s is not None:
                 self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
@@ -175,12 +182,13 @@ class Facts:
             if entry.preemptions and not gives_way:
                 self.peace_s[j] = instance.now_s - entry.started_s
             bound = not (self.alternatives[j].patterns or gives_way)
-            must.append(job.id in keep or bound or not may_preempt(instance, entry))
+            must.append(bound or job.id in keep or not may_preempt(instance, entry))
+            save_s.append(known.save_s)
+            setup_left_s.append(entry.setup_s)
             self.holds.append(known.holding(instance, entry))
-        self.must[self.kept] = must
+        self.must[self.kept], self.save_s[self.kept] = must, save_s
+        self.setup_left_s[self.kept] = setup_left_s
         self.rate[self.kept] = [hold.rate for hold in self.holds]
-        self.save_s[self.kept] = [self._known[j].save_s for j in self.kept.tolist()]
-        self.setup_left_s[self.kept] = [self.entry(j).setup_s for j in self.kept.tolist()]
 
     def entry(self, j: int) -> Running:
         """Return what running job `j` holds."""

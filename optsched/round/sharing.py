@@ -34,7 +34,8 @@ options."""
 
 def holds_on_others(facts: Facts) -> list[tuple[int, Hold]]:
     """Return all such options with the positions of their jobs, in the order of these."""
-    holds = [(j, hold) for j in facts.kept.tolist() if (hold := _alone(facts, j))]
+    shares = [hold.mode.share_with is not None for hold in facts.holds]
+    holds = [(j, hold) for j in facts.kept[shares].tolist() if (hold := _alone(facts, j))]
     if not any(job.profile.sharing for job in facts.jobs):
         return holds
     return sorted(holds + _guests(facts), key=itemgetter(0))

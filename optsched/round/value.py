@@ -131,7 +131,7 @@ class Valuation:
 
     def _term(self, term: Term, idle: float) -> Floats:
         job, pace = self.options.job, self.pace
-        least = idle * (self.weight / (float(self.weight.mean()) or 1.0))[job] * pace
+        least = idle * (_floored(self.weight) / (float(self.weight.mean()) or 1.0))[job] * pace
         match term:
             case Usage():
                 used, later, saved_per_s = self._used(term)
@@ -199,7 +199,8 @@ class Valuation:
 
 
 def _floored(urgency: Floats) -> Floats:
-    """Return urgencies of which none is 0: jobs of no weight still run where nothing else would."""
+    """Return urgencies, or weights, of which none is 0: jobs of no weight still run where nothing
+    else would."""
     return np.maximum(urgency, IDLE**2 * (float(urgency.max()) or 1.0))
 
 

@@ -87,15 +87,15 @@ def _together(
 ) -> list[tuple[Callable[[Instance, Plan], Iterator[Violation]], Sequence[JobRound]]]:
     """Return the plan verifier's checks of what jobs do to each other, other than on single nodes,
     each with those jobs that could break it."""
-    modes = [(entry, mode) for entry in holding if (mode := entry.mode) is not None]
-    pairs = any(mode.share_with is not None for _, mode in modes)
+    modes = {id(mode): mode for entry in holding if (mode := entry.mode) is not None}.values()
+    uplinks = bool(instance.cluster.rack_uplink_gbps)
     checks = (
-        (sharing, holding if pairs else ()),
-        (resources, [entry for entry, mode in modes if mode.resources]),
-        (rack_uplinks, [entry for entry in holding if len(entry.placement) > 1]),
+        (sharing, holding if any(mode.share_with is not None for mode in modes) else ()),
+        (resources, holding if any(mode.resources for mode in modes) else ()),
+        (rack_uplinks, [own for own in holding if uplinks and len(own.placement) > 1]),
         (quotas, holding if instance.tenants else ()),
         (neighbours, holding if minds_neighbours(instance) else ()),
-        (budgets, [entry for entry, mode in modes if mode.budgets]),
+        (budgets, holding if any(mode.budgets for mode in modes) else ()),
     )
     return [(check, some) for check, some in checks if some]
 

@@ -65,13 +65,12 @@ class Openings:
             for window in instance.cluster.windows
             if window.to_s > instance.now_s
         ]
+        self.any = bool(self._windows)
         self._known: dict[object, Alternatives] = {}
         self._held = _held(instance) if self._windows else Counter[int]()
 
     def open(self, job: Job, alternatives: Alternatives) -> Alternatives:
         """Return the alternatives on the nodes where the job can stay long enough from now on."""
-        if not self._windows:
-            return alternatives
         barred = tuple(self._barred(job, pattern) for pattern in alternatives.patterns)
         if not any(barred):
             return alternatives

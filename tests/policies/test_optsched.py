@@ -18,7 +18,7 @@ from optsched.objectives import parse
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.plugins.registry import policy
 from optsched.round.facts import SETTLE
-from optsched.simulate.run import Simulation, simulate
+from optsched.simulate.run import Simulation, StalledError, simulate
 from optsched.traces.generate.synth import generate
 from optsched.verify import verify
 
@@ -193,6 +193,31 @@ def test_every_objective_finishes_every_job(objective: str) -> None:
     instance = replace(instance, jobs=jobs)
     goal = parse(objective)
     assert verify(instance, simulate(instance, policy("optsched", goal)), goal).ok
+
+
+def ends(objective: str, cluster: Cluster, *jobs: Job) -> bool:
+    """Whether all jobs are done after few decisions."""
+    simulation = Simulation(
+        Instance(cluster=cluster, jobs=jobs), policy("optsched", parse(objective))
+    )
+    decisions = iter(range(20))
+    return simulation.run(until=lambda: next(decisions, None) is None)
+
+
+ONE_GPU = Cluster(nodes=(Node(name="n", gpus=1),), budgets={"money": 1.0})
+
+
+@pytest.mark.parametrize("objective", ["throughput", "tardiness", "lateness"])
+def test_a_job_of_no_weight_runs_in_the_end(objective: str) -> None:
+    a, b = Job(id="a", duration_s=1.0), Job(id="b", duration_s=1.0, submit_s=5.0, weight=0.0)
+    assert ends(objective, ONE_GPU, a, b)
+
+
+@pytest.mark.parametrize("objective", ["wct", "throughput", "tardiness"])
+def test_it_stops_where_nobody_can_ever_start(objective: str) -> None:
+    jobs = [Job(id=name, duration_s=1.0, budgets={"money": 0.75}) for name in "ab"]
+    with pytest.raises(StalledError, match="what is left of the budgets allows no mode of job a"):
+        ends(objective, ONE_GPU, *jobs)
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ class Optsched:
         places.keep(world)
         if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
             world.wake_at(next_s)
-        if world.waiting and self.objective.changes(world.instance.cluster):
+        if self.objective.changes(world.instance.cluster) and _may_start(world):
             world.wake_at(world.now_s + self.round_s)
 
     def _best_step(self, world: World, waiting: list[str]) -> Step:
@@ -378,3 +378,11 @@ class Optsched:
             hold_to_save_s(world.job(job_id)) + world.profile(job_id).restore_s for job_id in jobs
         )
         return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+
+
+def _may_start(world: World) -> bool:
+    """Return whether a waiting job may start later although nothing happens until then: where one
+    fits, or some run that may be preempted for it."""
+    return bool(world.waiting and world.running) or any(
+        world.fit(job_id) is not None for job_id in world.waiting
+    )

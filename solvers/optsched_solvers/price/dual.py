@@ -165,13 +165,14 @@ def improve(
     much like this one: few jobs would rather not do what they do in a `plan`, and the linear
     program over these is small. With few rows cutting planes are as quick; and where running jobs
     hold more than the rows have, the plan is none."""
-    rough, floor = priced_once(model, last), max(0.0, model.worth(plan))
+    floor = max(0.0, model.worth(plan))
     finer = tolerances[1:] or tolerances
     limits = model.rows.capacity * (1 + SLACK) + SLACK
     if len(limits) <= MANY_ROWS or (model.usage(plan[plan >= 0]) > limits).any():
         asked = tolerances if np.isneginf(enough) else finer
         yield from optimise(model, last, left_s, asked, floor, enough)
         return
+    rough = priced_once(model, last)
     yield from _columns(model, rough, left_s, finer, floor, enough, plan)
 
 

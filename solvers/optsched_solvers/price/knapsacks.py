@@ -7,17 +7,19 @@ order of the jobs finds. What found no room is worth more the next time.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from operator import mul
 
 import numpy as np
 
-from optsched.frozen import record
 from optsched.round.deadline import Deadline
 from optsched.round.held import SLACK
-from optsched.round.model import NO_OPTION, Floats, Ints, Kind, RoundModel
+from optsched.round.model import NO_OPTION, Bools, Floats, Ints, Kind, RoundModel
 from optsched.round.nodes import Taken
 from optsched.round.place import Packing
+
+from .units import Gathering, Unit, unit_of
 
 TURNS = 12
 """Most packings of a choice."""
@@ -33,18 +35,6 @@ Item = tuple[int, int, float, int]
 """GPUs, ticks, what a unit is worth, and how many units there are."""
 
 
-@record
-class _Unit:
-    """A part of a job that lies on one node, of one of the node classes of a mask, in a rack or
-    (-1) anywhere."""
-
-    classes: int
-    rack: int
-    gpus: int
-    cpus: int
-    memory_gib: float
-
-
 class Knapsacks:
     """A choice of options to be put on nodes. `reduced` are the reduced values of options, which
     say what each costs and what a job takes instead. Jobs that mind who else is where, or on how
@@ -57,8 +47,8 @@ class Knapsacks:
         stays = wish[kept] == model.options.first[kept]
         self._kept = np.full(len(wish), NO_OPTION, dtype=np.int64)
         self._kept[kept[stays]] = wish[kept[stays]]
-        self._jobs: dict[_Unit, list[tuple[int, int]]] = defaultdict(list)
-        self._worth: dict[_Unit, float] = {}
+        self._jobs: dict[Unit, list[tuple[int, int]]] = defaultdict(list)
+        self._worth: dict[Unit, float] = {}
         costs = np.maximum(model.options.value - reduced, 0.0)[wish]
         free = self._start().nodes.gpus
         in_rack = [sum(free[n] for n in nodes) for nodes in model.held.racks]
@@ -83,11 +73,12 @@ class Knapsacks:
         anyhow = pattern.together or job.max_nodes is None
         return bool(pattern.gpus and anyhow and model.held.domains.ties(job) is None)
 
-    def _unit(self, option: int, in_rack: list[int]) -> tuple[_Unit, int]:
+    def _unit(self, option: int, in_rack: list[int]) -> tuple[Unit, int]:
         """Return the unit of an option, and how many it has. A gang that must lie within a rack
         gets the one with the most GPUs that are not spoken for (`in_rack`)."""
         model, held, pattern = self._model, self._model.held, self._model.fresh(option)
-        count, rack = 1 if pattern.together else pattern.gpus, -1
+        unit, count = unit_of(model.patterns.table.key[int(model.options.pattern[option])])
+        rack = -1
         if pattern.option.spread == "rack" and not pattern.together:
             able = [
                 r
@@ -97,8 +88,7 @@ class Knapsacks:
             rack = max(able, key=lambda r: in_rack[r], default=NOWHERE)
             if able:
                 in_rack[rack] -= pattern.gpus
-        amounts = pattern.gpus // count, pattern.cpus // count, pattern.memory_gib / count
-        return _Unit(pattern.classes, rack, *amounts), count
+        return replace(unit, rack=rack), count
 
     def packings(self) -> Iterator[Packing]:
         """Yield packings; from one to the next, units are worth more the more of them found no
@@ -108,13 +98,10 @@ class Knapsacks:
             packing = self._start()
             on_nodes = self._filled(packing, worth)
             lost = {
-                unit: self._hand_out(packing, unit, on_nodes[unit]) * self._worth[unit]
-                for unit in self._jobs
+                unit: self._hand_out(packing, unit, jobs, on_nodes[unit]) * self._worth[unit]
+                for unit, jobs in self._jobs.items()
             }
-            for j in np.flatnonzero((self._wish >= 0) & (packing.chosen < 0)).tolist():
-                if not packing.put(j, int(self._wish[j])):
-                    packing.put_otherwise(j, self._reduced)
-            packing.fill()
+            self._rest(packing)
             yield packing
             most = max(lost.values(), default=0.0)
             if most <= 0:
@@ -122,12 +109,36 @@ class Knapsacks:
             for unit, loss in lost.items():
                 worth[unit] *= 1.0 + RISE * loss / most
 
-    def _filled(self, packing: Packing, worth: dict[_Unit, float]) -> dict[_Unit, Counter[int]]:
+    def on_nodes(self, units: Mapping[Unit, Counter[int]], sure: Bools) -> Packing:
+        """Return the packing in which the jobs that are sure get these units on these nodes; gangs
+        that must lie within a rack take them first."""
+        packing = self._start()
+        gathering = Gathering(self._model, packing.nodes, units)
+        for in_rack in (True, False):
+            for unit, jobs in self._jobs.items():
+                kind = replace(unit, rack=-1)
+                for job in jobs if in_rack == (unit != kind) else ():
+                    if sure[job[0]]:
+                        there = gathering.in_a_rack(kind, job[1]) if in_rack else gathering.of(kind)
+                        left = there.copy()
+                        self._hand_out(packing, unit, [job], left)
+                        gathering.taken(kind, there - left)
+        self._rest(packing)
+        return packing
+
+    def _rest(self, packing: Packing) -> None:
+        """Give what room is left to the jobs that got none."""
+        for j in np.flatnonzero((self._wish >= 0) & (packing.chosen < 0)).tolist():
+            if not packing.put(j, int(self._wish[j])):
+                packing.put_otherwise(j, self._reduced)
+        packing.fill()
+
+    def _filled(self, packing: Packing, worth: dict[Unit, float]) -> dict[Unit, Counter[int]]:
         """Return how many of which units get room on which node. Nodes with the least room come
         first."""
         model, nodes = self._model, packing.nodes
         left = {unit: sum(count for _, count in jobs) for unit, jobs in self._jobs.items()}
-        filled: dict[_Unit, Counter[int]] = defaultdict(Counter)
+        filled: dict[Unit, Counter[int]] = defaultdict(Counter)
         for n in sorted(range(len(nodes.gpus)), key=lambda n: (nodes.gpus[n], nodes.memory[n])):
             room = nodes.gpus[n], nodes.cpus[n], nodes.memory[n]
             rack, bit = model.held.rack[n], 1 << model.class_of[n]
@@ -141,11 +152,13 @@ class Knapsacks:
                 left[unit] -= count
         return filled
 
-    def _hand_out(self, packing: Packing, unit: _Unit, on_nodes: Counter[int]) -> int:
+    def _hand_out(
+        self, packing: Packing, unit: Unit, jobs: list[tuple[int, int]], on_nodes: Counter[int]
+    ) -> int:
         """Give the units that got room to jobs, on few nodes each; return how many are missing for
         the jobs that get none."""
         missing = 0
-        for j, count in self._jobs[unit]:
+        for j, count in jobs:
             held: Taken = []
             need = count if count <= on_nodes.total() else 0
             for n, there in on_nodes.most_common():
@@ -160,8 +173,8 @@ class Knapsacks:
 
 
 def _knapsack(
-    asked: dict[_Unit, int], room: tuple[int, float, float], worth: dict[_Unit, float]
-) -> dict[_Unit, int]:
+    asked: dict[Unit, int], room: tuple[int, float, float], worth: dict[Unit, float]
+) -> dict[Unit, int]:
     """Return how many of which units are worth most together in the room of a node. Of cores and
     memory only that counts of which all that is asked for would need more."""
     gpus, cpus, gib = room

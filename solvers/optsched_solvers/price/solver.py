@@ -16,6 +16,7 @@ from optsched.round.realise import keep_all, realise, realise_losers_first
 from optsched.round.solver import RoundRequest
 
 from ..native.within import within
+from .configurations import Configurations
 from .core import Core, core, neighbourhood
 from .dual import Prices, first_prices, improve, optimise, priced_once
 from .guests import with_guest_rows
@@ -99,7 +100,7 @@ class _Search:
         self._stuck: Packing | None = None
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
-        self._tried_evenly = False
+        self._tried_evenly = self._is_configured = False
         self._lost: tuple[Ints, Floats] | None = None
         self._is_large = len(self._model.options.value) > FEW_OPTIONS
         self._tries = FEW_TRIES if self._is_large else MORE_TRIES
@@ -187,6 +188,7 @@ class _Search:
         if self._is_much_lost(wish, self._realise(wish, reduced, self._tries)):
             if self._is_much_lost(wish, self._value):
                 self._by_knapsacks(wish, reduced)
+                self._by_configurations(prices.prices)
             self._by_nodes(reduced, prices.prices)
 
     def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
@@ -300,6 +302,24 @@ class _Search:
             self._offer(packing)
             if misses == KNAPSACK_MISSES or self._is_done() or self._left_s() < 0:
                 return
+
+    def _by_configurations(self, prices: Floats) -> None:
+        """Bound and decide what each node holds, by columns, once; only where cores or memory are
+        scarce, and the plan is far from the bound."""
+        model = self._model
+        far = self._bound - self._value > MUCH_LOST * abs(self._value)
+        if not (model.scarce and far) or model.reserved or self._is_configured or self._is_done():
+            return
+        assert self._best is not None
+        self._is_configured = True
+        search = Configurations(self._priced, prices, self._best)
+        self._prove(search.bound, "node configurations")
+        for bound in search.bounds(self._left_s):
+            self._prove(bound, "node configurations")
+            if self._is_done():
+                return
+        for packing in search.packings(self._left_s):
+            self._offer(packing)
 
     def _by_nodes(self, reduced: Floats, prices: Floats) -> None:
         """Decide few nodes at a time anew, exactly, as long as that makes the best plan better;

@@ -1,0 +1,103 @@
+"""Node configurations as columns: no round on real nodes is worth more than their bound at any
+prices, the verifier accepts what they pack, and where memory is tight both are better than what
+rows and single nodes give."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.families import with_tight_memory
+from optsched import Instance
+from optsched.objectives import parse
+from optsched.round.build import build
+from optsched.round.deadline import NEVER
+from optsched.round.decide import job_rounds
+from optsched.round.model import RoundModel
+from optsched.round.realise import keep_all
+from optsched.round.verify import verify_round
+from optsched_solvers.price.configurations import Configurations
+from optsched_solvers.price.dual import optimise
+from optsched_solvers.price.guests import with_guest_rows
+from optsched_solvers.price.knapsacks import Knapsacks
+from tests.oracles.round_brute_force import best_round, combinations_of
+
+from .random_rounds import rounds
+from .settings import PATIENT
+from .test_knapsacks import wish_of
+from .test_solvers_agree import OBJECTIVES, at_least, model_of
+
+pytestmark = pytest.mark.usefixtures("in_one_tier")
+SIZES = (0, 1, 2, 3, 4, 4)
+
+
+def left_s() -> float:
+    return 60.0
+
+
+def prices_of(model: RoundModel, price: float | None) -> np.ndarray:
+    """The best prices of the rows, or one for all."""
+    if price is not None:
+        return np.full(len(model.rows.limits), price)
+    *_, found = optimise(model, None, left_s)
+    return found.prices
+
+
+def check_bounds(instance: Instance, price: float | None, most: int) -> None:
+    model = model_of(instance)
+    assume(model.jobs and combinations_of(model) <= most)
+    priced = with_guest_rows(model)
+    prices = prices_of(priced, price)
+    best, _ = best_round(model)
+    search = Configurations(priced, prices, keep_all(model))
+    assert at_least(search.bound, best)
+    for bound in search.bounds(left_s):
+        assert at_least(bound, best)
+    event(f"the bound is the best round: {at_least(best, search.bound)}")
+
+
+PRICES = st.sampled_from([None, None, 0.0, 0.1, 3.0])
+
+
+@settings(PATIENT, max_examples=25)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES), PRICES)
+def test_no_real_round_beats_a_bound_of_configurations(
+    instance: Instance, price: float | None
+) -> None:
+    check_bounds(instance, price, 500)
+
+
+@pytest.mark.slow
+@settings(PATIENT, max_examples=1000)
+@given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES), PRICES)
+def test_the_same_of_many_rounds(instance: Instance, price: float | None) -> None:
+    check_bounds(instance, price, 100_000)
+
+
+@settings(PATIENT, max_examples=12)
+@given(rounds(most_jobs=12), st.sampled_from(OBJECTIVES))
+def test_each_packing_is_accepted(instance: Instance, objective: str) -> None:
+    model = model_of(instance, objective)
+    assume(model.jobs)
+    priced = with_guest_rows(model)
+    search = Configurations(priced, prices_of(priced, None), keep_all(model))
+    for _ in search.bounds(left_s):
+        pass
+    packings = list(search.packings(left_s))
+    event(f"packings: {len(packings)}")
+    for packing in packings:
+        assert not verify_round(instance, job_rounds(packing))
+        assert (packing.chosen[model.must] >= 0).all()
+        assert at_least(search.bound, packing.worth())
+
+
+def test_where_memory_is_tight_bound_and_packing_are_better() -> None:
+    model = build(with_tight_memory(120, 128), parse("wct"), 300.0, refill=False)
+    *_, found = optimise(model, None, left_s)
+    by_node = next(Knapsacks(model, *wish_of(model, found.prices), NEVER).packings())
+    search = Configurations(model, found.prices, by_node)
+    bounds = list(search.bounds(left_s))
+    assert bounds == sorted(bounds, reverse=True)
+    best = max(packing.worth() for packing in search.packings(left_s))
+    assert search.bound < 0.997 * found.bound
+    assert best > 1.03 * by_node.worth()
