@@ -20,6 +20,7 @@ from ..physics import (
 )
 from ..physics.modes import base_modes
 from ..verify.violation import Violation, broken
+from ..verify.windows import needed_until_s
 from .plan import JobRound, decision
 from .verify import verify_round
 
@@ -103,8 +104,10 @@ class _Inversions:
             for placement in self._places(job, mode, room):
                 said = decision(self._instance, job.id, mode, placement)
                 own = JobRound(id=job.id, decision=said, mode=mode, placement=placement)
-                if placed_rate(self._instance, job, mode, placement) > 0 and not self._faults(
-                    [*others, own]
+                if (
+                    placed_rate(self._instance, job, mode, placement) > 0
+                    and not self._is_too_much_soon(job, mode, placement)
+                    and not self._faults([*others, own])
                 ):
                     on = ", ".join(slot.node for slot in placement) or "no node"
                     lower = ", ".join(sorted(takes)[:3])
@@ -128,6 +131,20 @@ class _Inversions:
             if entry.job not in holds
         )
         return verify_round(self._instance, [*jobs, *gone], self._blocked)
+
+    def _is_too_much_soon(self, job: Job, mode: Mode, placement: Placement) -> bool:
+        """Return whether a window that a job would meet leaves less than it alone would hold."""
+        instance = self._instance
+        if not any(window.lowers for window in instance.cluster.windows):
+            return False
+        until_s = needed_until_s(instance, job, mode, placement)
+        tenants = {own.name for own in _upwards(instance.tenant, job.tenant)}
+        return any(
+            any(mode.resources.get(name, 0.0) > most for name, most in window.resources.items())
+            or any(mode.gpus > most for name, most in window.quotas.items() if name in tenants)
+            for window in instance.cluster.windows
+            if instance.now_s < window.from_s < until_s
+        )
 
     def _takes(self, job: Job) -> set[str]:
         """Return the jobs whose place a waiting one may take."""

@@ -117,6 +117,20 @@ def meets_window(
     windows = [window for window in instance.cluster.windows if not on.isdisjoint(window.nodes)]
     if not windows:
         return
+    until_s = needed_until_s(instance, job, mode, placement)
+    for window in windows:
+        there = sorted(on.intersection(window.nodes))
+        if job.tenant in window.tenants or job.user in window.users:
+            continue
+        if max(now_s, window.from_s) < min(window.to_s, until_s):
+            kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"
+            says = f"starts on node {there[0]} at {now_s:.12g} s, {kept} ({window.name})"
+            yield broken("window", job.id, says, now_s, there[0])
+
+
+def needed_until_s(instance: Instance, job: Job, mode: Mode, placement: Placement) -> float:
+    """Return until when a job that starts now must be able to stay: until it would be done on GPUs
+    of its own, or could have saved."""
     entry = instance.running_job.get(job.id) or instance.suspended_job.get(job.id)
     stay_s = least_stay_s(
         job,
@@ -126,15 +140,7 @@ def meets_window(
         ran_before=entry is not None,
         preemptions=0 if entry is None else entry.preemptions,
     )
-    until_s = now_s + max(MOMENT_S, stay_s - MOMENT_S)
-    for window in windows:
-        there = sorted(on.intersection(window.nodes))
-        if job.tenant in window.tenants or job.user in window.users:
-            continue
-        if max(now_s, window.from_s) < min(window.to_s, until_s):
-            kept = f"which is not there for it from {window.from_s:.12g} to {window.to_s:.12g} s"
-            says = f"starts on node {there[0]} at {now_s:.12g} s, {kept} ({window.name})"
-            yield broken("window", job.id, says, now_s, there[0])
+    return instance.now_s + max(MOMENT_S, stay_s - MOMENT_S)
 
 
 def _moment_s(replay: bool) -> float:

@@ -8,7 +8,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.families import with_tight_memory
-from optsched import Instance
+from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.deadline import NEVER
@@ -89,6 +89,42 @@ def test_each_packing_is_accepted(instance: Instance, objective: str) -> None:
         assert not verify_round(instance, job_rounds(packing))
         assert (packing.chosen[model.must] >= 0).all()
         assert at_least(search.bound, packing.worth())
+
+
+@pytest.mark.parametrize("short", ["memory", "cores"])
+def test_the_bound_is_what_a_node_can_hold_of_what_runs_and_waits(short: str) -> None:
+    """On two nodes of four GPUs, of which one job runs: jobs take a quarter of the memory or the
+    cores of a node each, or five eighths."""
+    few = short == "cores"
+
+    def job(name: str, amount: int, weight: float) -> Job:
+        shape = Profile(
+            cpus_per_gpu={amount: 1.0} if few else {},
+            memory_gib_per_gpu=0.0 if few else float(amount),
+        )
+        return Job(id=name, gpus=1, duration_s=50.0, profile=shape, weight=weight)
+
+    mode = Mode(gpu_type="a", gpus=1, cpus_per_gpu=2 if few else 0)
+    at = Slot(node="n0", gpus=1, cpus=2 if few else 0)
+    nodes = tuple(
+        Node(name=f"n{i}", gpu_type="a", gpus=4, cpus=8 if few else None, memory_gib=8.0)
+        for i in range(2)
+    )
+    instance = Instance(
+        cluster=Cluster(nodes=nodes),
+        jobs=(
+            *(job(f"even{i}", 2, 2.0 - i / 9) for i in range(5)),
+            *(job(f"much{i}", 5, 1.5) for i in range(2)),
+        ),
+        running=(Running(job="even0", mode=mode, placement=(at,), remaining_s=50.0),),
+    )
+    model = model_of(instance)
+    best, _ = best_round(model)
+    search = Configurations(model, prices_of(model, None), keep_all(model))
+    for _ in search.bounds(left_s):
+        pass
+    assert search.bound == pytest.approx(best, rel=1e-3)
+    assert at_least(search.bound, best)
 
 
 def test_where_memory_is_tight_bound_and_packing_are_better() -> None:

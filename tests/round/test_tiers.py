@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Slot
-from optsched.model.cluster import Tier
+from optsched.model.cluster import Tenant, Tier, Window
 from optsched.model.instance import Running, Suspended
 from optsched.objectives import MOST_TIERS, parse
 from optsched.round import decide as deciding
@@ -212,6 +212,20 @@ def test_what_a_higher_job_may_not_take_is_no_inversion() -> None:
         assert done["low"] == done["low2"] == "continue"
     assert not inverted(LOW_RUNS, keep=("low", "low2"))
     assert not inverted(LOW_RUNS, reserved=[entry.placement for entry in LOW_RUNS.running])
+
+
+@pytest.mark.parametrize("lowers", [{"resources": {"licence": 0.0}}, {"quotas": {"team": 1}}])
+def test_a_job_that_waits_for_a_window_to_end_is_no_inversion(lowers: dict[str, Any]) -> None:
+    window = Window(from_s=20.0, to_s=600.0, **lowers)
+    there = replace(cluster(4), resources={"licence": 1.0}, windows=(window,))
+    high = replace(job("high", 4, 5), resources={"licence": 1.0}, tenant="team", preemptible=False)
+    team = Tenant(name="team", gpu_quota=4)
+    instance = Instance(cluster=there, tenants=(team,), jobs=(high, job("low", 4, 0)))
+    found = decide(instance)
+    assert {entry.id: entry.decision for entry in found.jobs} == {"high": "wait", "low": "start"}
+    assert not found.notes
+    short = replace(high, duration_s=10.0)  # done before it
+    assert priority_inversions(replace(instance, jobs=(short, instance.jobs[1])), found.jobs)
 
 
 def test_a_higher_job_takes_no_more_than_it_needs() -> None:

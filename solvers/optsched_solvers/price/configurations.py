@@ -60,7 +60,7 @@ class Units:
     columns."""
 
     def __init__(self, whole: RoundModel) -> None:
-        rows, table, held = whole.rows, whole.patterns.table, whole.held
+        rows, table = whole.rows, whole.patterns.table
         self.whole, self.shared = whole, np.flatnonzero(rows.is_shared)
         fresh, self.first = len(whole.patterns.fresh), len(self.shared)
         self.kinds: dict[Unit, int] = {}
@@ -72,7 +72,7 @@ class Units:
                 kind = self.kinds.setdefault(unit, self.first + len(self.kinds))
                 entries.append((kind, p, count))
         for k, hold in enumerate(whole.patterns.holds):
-            for n, *_ in held.parts[k] if hold.kind != Kind.BESIDE else ():
+            for n, *_ in hold.parts if hold.kind != Kind.BESIDE else ():
                 part = self.parts.setdefault((k, n), self.first + len(self.kinds) + len(self.parts))
                 entries.append((part, fresh + k, 1))
         number = np.full(len(rows.limits), -1, dtype=np.int64)
@@ -97,7 +97,7 @@ class Units:
                 unit, count = unit_of(key)
                 own[self.kinds[unit]] = costs[p] / count
         for (k, n), row in self.parts.items():
-            parts = whole.held.parts[k]
+            parts = whole.held.holds[k].parts
             here = sum(gpus for at, gpus, *_ in parts if at == n)
             share = here / max(1, sum(gpus for _, gpus, *_ in parts))
             own[row] = costs[len(whole.patterns.fresh) + k] * share
@@ -110,7 +110,7 @@ class Units:
         for j in np.flatnonzero(packing.chosen >= 0).tolist():
             p = int(model.options.pattern[packing.chosen[j]])
             if p >= fresh:
-                for n, *_ in model.held.parts[p - fresh]:
+                for n, *_ in model.held.holds[p - fresh].parts:
                     if (row := self.parts.get((p - fresh, n))) is not None:
                         on_node[n][row] += 1
             elif (key := model.patterns.table.key[p])[2]:
@@ -137,7 +137,7 @@ class _Nodes:
         position = {n: i for i, n in enumerate(self.nodes)}
         for k, n in units.parts:
             if n in position:
-                mine = [part[1:] for part in held.parts[k] if part[0] == n]
+                mine = [part[1:] for part in held.holds[k].parts if part[0] == n]
                 takes = [sum(each) for each in zip(*mine, strict=True)]
                 parts[position[n]].append((int(takes[0]), takes[1 + of], units.parts[k, n]))
         room = (held.room_cpus, held.room_memory_gib)[of][self.nodes]
