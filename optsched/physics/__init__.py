@@ -130,6 +130,11 @@ def gang_sizes(job: Job) -> tuple[int, ...]:
     )
 
 
+def is_elastic(job: Job) -> bool:
+    """Return whether a job may choose how many GPUs it starts on."""
+    return not job.modes and len(gang_sizes(job)) > 1
+
+
 def node_counts(job: Job, gpus: int) -> tuple[int, ...] | None:
     """Return over how many nodes a gang of `gpus` may be split, equally; None where it may be split
     in any way."""

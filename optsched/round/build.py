@@ -57,11 +57,11 @@ def build(
 
     A running job must be kept where its own rules forbid its preemption, and where it would
     complete before it could be saved. One that was preempted before must also be kept until it has
-    run, since it came back, `facts.SETTLE` times as long as a preemption costs it (checkpoint,
-    restore, start-up and lost work), and a move to where it runs faster must earn back its cost in
-    the time that the job has had in peace. So whatever is decided, a job is preempted at most 1 + t
-    / (SETTLE c) times in t seconds of running if each time costs c, and loses at most c + t /
-    SETTLE.
+    run, since it came back, `facts.SETTLE` times (an elastic one `facts.ELASTIC_SETTLE` times) as
+    long as a preemption costs it (checkpoint, restore, start-up and lost work), and a move to where
+    it runs faster must earn back its cost in the time that the job has had in peace. So whatever is
+    decided, a job is preempted at most 1 + t / (s c) times in t seconds of running if each time
+    costs c and s is that number, and loses at most c + t / s.
     """
     facts = Facts(instance, keep, deadline, give_way, around)
     classes, class_of = facts.classes, facts.class_of
@@ -221,6 +221,8 @@ def _value(
         round_s=round_s,
         refill=refill,
         longest_s=_longest_s(facts, options),
+        elastic=facts.elastic,
+        cost_s=facts.cost_s,
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,
         price_per_h=prices[options.pattern] if len(prices) else none,
     )

@@ -28,9 +28,9 @@ from .windows import Openings
 
 LOOKS_EVERY = 64
 """After so many jobs the clock is looked at."""
-SETTLE = 10.0
+SETTLE, ELASTIC_SETTLE = 10.0, 2.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
-costs it."""
+costs it; less long where its size may change, as each job that comes or ends changes all sizes."""
 
 
 class Facts:
@@ -42,8 +42,8 @@ class Facts:
     the productive seconds and `lost_work_s` the reference work that a preemption would lose,
     `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that was
     preempted before has run since (infinite for others), `cost_s` what a preemption costs in all.
-    `must` says that the job must be kept, `depth` how far below the others it is that gives way to
-    them, 0 for these (see `build`).
+    `elastic` says that the job may choose how many GPUs it takes, `must` that it must be kept,
+    `depth` how far below the others it is that gives way to them, 0 for these (see `build`).
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class Facts:
         self.holds: list[Hold] = []
         self._read_running(keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
-        unsettled = self.peace_s < SETTLE * self.cost_s - TIME_TOLERANCE_S
+        self.elastic = np.array([known.is_elastic for known in self._known], dtype=bool)
+        settle = np.where(self.elastic, ELASTIC_SETTLE, SETTLE)
+        unsettled = self.peace_s < settle * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
         self.must[self.kept] |= (unsettled | ends_first)[self.kept]
         self._keep_hosts()

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from ..model.instance import Instance, Running
 from ..model.job import Job, first_come
-from ..physics import hold_to_save_s, placed_rate, setup_s
+from ..physics import hold_to_save_s, is_elastic, placed_rate, setup_s
 from ..physics.catalogue import Catalogue
 from .deadline import Deadline
 from .held import Hold, parts_of
@@ -23,7 +23,7 @@ class Known:
     """A job, what it could do on the empty cluster with node classes by `needs`, and what follows
     from it alone: `order` is that among equal jobs, `load_s` the seconds of a start,
     `reload_s` of one after it ran before, `save_s` how long it holds its GPUs when preempted.
-    `hold` is what it held when it ran last."""
+    `is_elastic` says that it may choose its size, `hold` is what it held when it ran last."""
 
     job: Job
     needs: Needs | None
@@ -33,6 +33,7 @@ class Known:
     load_s: float
     reload_s: float
     save_s: float
+    is_elastic: bool
     hold: Hold | None = None
 
     def holding(self, instance: Instance, entry: Running) -> Hold:
@@ -90,4 +91,5 @@ class Book:
             setup_s(job, False),
             setup_s(job, True),
             hold_to_save_s(job),
+            is_elastic(job),
         )

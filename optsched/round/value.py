@@ -10,6 +10,8 @@ complete.
 - Sums (wct, tardiness, deadline, throughput): value = u D / T, the job's index in Smith's rule
   (Naval Research Logistics Quarterly 3, 1956) times the length of the round. Between jobs that
   compete for GPUs it is the index for each GPU that counts, as the capacity rows see to.
+  Jobs that may choose how many GPUs they take are weighed otherwise under wct: see
+  `Valuation._shared_out`.
 - Maxima and quantiles (makespan, lateness, tail, ftf, maxmin): value = u D (T* / T), where T* is
   the time to complete in the job's best option. A maximum is replaced by a sum of exponentials or
   of fourth powers, whose slopes are u.
@@ -58,7 +60,7 @@ from ..objectives import (
     Term,
     Usage,
 )
-from .model import Floats, Options
+from .model import Bools, Floats, Kind, Options
 
 LATER_LEVEL = 1e-3
 """Weight of each further objective of a sequence relative to the one before, both scaled to the
@@ -66,6 +68,11 @@ same mean."""
 IDLE = 1e-3
 """Weight of the wct value that is added where an objective sees no worth in running a job, so that
 GPUs do not idle. A sequence of objectives ends in wct for the same reason."""
+LENGTH = 0.1
+"""The power of its length by which an elastic job is worth less: 1 would be Smith's index, 0 the
+sum of what jobs run at of their best rates."""
+CHANGES = 2.0
+"""An elastic job keeps its size for as long as so many jobs complete."""
 SAME = 1e-9
 """Relative difference between what two options use that is taken for rounding."""
 
@@ -74,8 +81,9 @@ SAME = 1e-9
 class Valuation:
     """Values the `options` of the active `jobs`.
 
-    `longest_s` is the longest that the jobs which could be preempted still take; `power_w` and
-    `price_per_h` are what each option draws and costs, where the objective asks.
+    `longest_s` is the longest that the jobs which could be preempted still take; `elastic` says
+    which jobs may choose how many GPUs they take, and `cost_s` what preempting each costs;
+    `power_w` and `price_per_h` are what each option draws and costs, where the objective asks.
     """
 
     instance: Instance
@@ -84,6 +92,8 @@ class Valuation:
     round_s: float
     refill: bool
     longest_s: float
+    elastic: Bools
+    cost_s: Floats
     power_w: Floats
     price_per_h: Floats
 
@@ -141,7 +151,9 @@ class Valuation:
                 worth = pace * spared + least * (float(used.mean()) or 1.0)
                 return np.where(spared < 0, -pace * saved_per_s, worth)
             case SumOfJobs() if term.shape is Linear:
-                return _floored(self._urgency(term))[job] * self._with_second_best()
+                return _floored(self._urgency(term))[job] * np.where(
+                    self.elastic[job], self._shared_out(), self._with_second_best()
+                )
             case SumOfJobs():
                 urgency = self._urgency(term)
                 return urgency[job] * pace + (float(urgency.mean()) or 1.0) * least
@@ -160,6 +172,26 @@ class Valuation:
         best = np.maximum.reduceat(self.pace, begin)[options.job]
         behind = (options.swap_s - best_s) / self.longest_s
         return np.asarray(np.maximum(self.pace, best * (1.0 - behind)), dtype=float)
+
+    def _shared_out(self) -> Floats:
+        """Return D / T of each option of elastic jobs, times almost the length of the job relative
+        to that of others, and less what a move loses before the next.
+
+        Smith's index gives GPUs to short jobs up to sizes at which they hardly help. A GPU-second
+        costs all who wait the same, so what a job pays for its last seconds of work, and what an
+        earlier one spares it, depends on how it scales, and only on how soon it ends as far as
+        prices fall until then.
+        """
+        options = self.options
+        if not self.elastic.any():
+            return self.pace
+        typical_s = np.exp(np.mean(np.log(self.best_s[self.elastic])))
+        length = (self.best_s / typical_s) ** (1.0 - LENGTH)
+        keeps = options.kind == Kind.KEEP
+        per_s = float((1.0 / options.finish_s[keeps]).sum()) / CHANGES
+        lost = np.minimum(1.0, self.cost_s[options.job] * per_s)
+        left = np.where(options.kind == Kind.MOVE, 1.0 - lost, 1.0)
+        return np.asarray(self.pace * length[options.job] * left)
 
     def _used(self, term: Usage) -> tuple[Floats, Floats, Floats]:
         """Return what every option uses until completion, the least that its job would use if it

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Cluster, Elastic, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.model.cluster import Window
 from optsched.objectives import TERMS, parse
 from optsched.physics.catalogue import Catalogue
@@ -80,6 +80,51 @@ def test_wct_is_smiths_rule(p: int, q: int, v: int, w: int, turned: bool) -> Non
     if v * q != w * p:
         expected = "one" if v * q > w * p else "two"
         assert first("wct", turned, job("one", p, weight=v), job("two", q, weight=w)) == expected
+
+
+FOUR_GPUS = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=4),))
+SCALING = Profile(gpus={1: 1.0, 2: 1.6, 3: 1.8, 4: 1.9}, startup_s=30.0)
+
+
+def test_elastic_jobs_share_gpus_although_one_is_shorter() -> None:
+    jobs = [
+        job(name, duration_s, gpus=Elastic(min=1, max=4), profile=SCALING)
+        for name, duration_s in (("short", 1000.0), ("long", 10000.0))
+    ]
+    instance = Instance(now_s=NOW_S, cluster=FOUR_GPUS, jobs=tuple(jobs))
+    found = decide(instance, "wct", budget_s=60.0, gap=0.0)
+    assert [entry.mode and entry.mode.gpus for entry in found.jobs] == [2, 2]
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0, 4), (12, 2)])
+def test_an_elastic_job_grows_only_where_it_keeps_its_size_for_long(
+    others: int, expected: int
+) -> None:
+    nodes = [Node(name=f"n{k}", gpu_type="a", gpus=4 if k == 0 else 1) for k in range(others + 1)]
+    grows = job("grows", 5000.0, gpus=Elastic(min=2, max=4), profile=SCALING, max_nodes=1)
+    ends = [job(f"ends-{k}", 300.0) for k in range(others)]
+    running = [
+        Running(
+            job=one.id,
+            mode=Mode(gpus=gpus, gpu_type="a"),
+            placement=(Slot(node=node.name, gpus=gpus),),
+            remaining_s=one.duration_s,
+            started_s=NOW_S - 1000.0,
+        )
+        for one, node, gpus in zip([grows, *ends], nodes, [2] + [1] * others, strict=True)
+    ]
+    instance = Instance(
+        now_s=NOW_S,
+        cluster=Cluster(nodes=tuple(nodes)),
+        jobs=(grows, *ends),
+        running=tuple(running),
+    )
+    [entry] = [
+        entry
+        for entry in decide(instance, "wct", budget_s=60.0, gap=0.0).jobs
+        if entry.id == "grows"
+    ]
+    assert entry.mode is not None and entry.mode.gpus == expected
 
 
 @settings(PATIENT, max_examples=30)

@@ -60,7 +60,7 @@ class Units:
     columns."""
 
     def __init__(self, whole: RoundModel) -> None:
-        rows, table, held = whole.rows, whole.patterns.table, whole.held
+        rows, table = whole.rows, whole.patterns.table
         self.whole, self.shared = whole, np.flatnonzero(rows.is_shared)
         fresh, self.first = len(whole.patterns.fresh), len(self.shared)
         self.kinds: dict[Unit, int] = {}
