@@ -16,8 +16,7 @@ MANY_FREED = 50
 
 @entity
 class Aside:
-    """What `Room.set_aside` took of each node, and what there was before of memory and of what all
-    share."""
+    """What `Room.set_aside` took of each node, of its memory and of what all share."""
 
     nodes: list[tuple[str, int, int]]
     memory_gib: list[tuple[int, float]]
@@ -195,20 +194,24 @@ class Room:
         self._cpus[i] += cpus
 
     def set_aside(self, need: Need, placement: Placement) -> Aside:
-        """Take what `need` takes on `placement` as far as it is free; what it was, for
+        """Take what `need` takes on `placement` as far as it is free; return what that was, for
         `take_back`."""
         order = self.layout.order
         aside = Aside(
             nodes=[(slot.node, *self.seize(slot.node, slot.gpus, slot.cpus)) for slot in placement],
             memory_gib=[],
-            shared=[(row, self.left[row]) for row, _ in need.shared],
+            shared=[],
         )
-        for slot in placement:
-            i = order[slot.node]
-            aside.memory_gib.append((i, self._memory[i]))
-            self._memory[i] -= max(0.0, min(_memory_gib(need, slot.gpus), self._memory[i]))
+        if need.memory_gib_per_gpu or need.memory_gib:
+            for slot in placement:
+                i = order[slot.node]
+                gib = max(0.0, min(_memory_gib(need, slot.gpus), self._memory[i]))
+                aside.memory_gib.append((i, gib))
+                self._memory[i] -= gib
         for row, amount in need.shared:
-            self.left[row] -= max(0, min(amount, self.left[row]))
+            taken = max(0, min(amount, self.left[row]))
+            aside.shared.append((row, taken))
+            self.left[row] -= taken
         return aside
 
     def take_back(self, aside: Aside) -> None:
@@ -216,9 +219,9 @@ class Room:
         for node, gpus, cpus in aside.nodes:
             self.let_go(node, gpus, cpus)
         for i, gib in aside.memory_gib:
-            self._memory[i] = gib
+            self._memory[i] += gib
         for row, amount in aside.shared:
-            self.left[row] = amount
+            self.left[row] += amount
 
     def lose(self, node: str) -> None:
         """Take an empty node away."""

@@ -14,6 +14,7 @@ from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usa
 from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
 from ..physics.modes import Option
 from .demand import Demand
+from .layout import Need
 from .placement import Aside
 from .trial import Trial
 from .view import Fit, Hold
@@ -190,6 +191,47 @@ def _cost(levels: list[_Level], ends: NDArray[np.float64]) -> tuple[float, ...]:
     )
 
 
+_Claim = tuple[Option, Placement, Need]
+
+
+class _Group:
+    """Claims that meet on nodes, from one to the next. Nothing changes for them until something
+    comes free there; `always` it may where time or what all share counts for one of them."""
+
+    def __init__(self) -> None:
+        self.jobs: list[str] = []
+        self.nodes: list[str] = []
+        self.always = False
+
+    def add(self, job_id: str, nodes: list[str], need: Need) -> None:
+        """Take a claim in."""
+        self.jobs.append(job_id)
+        self.nodes += nodes
+        shares = need.shared or need.budgets or need.ties is not None
+        self.always |= bool(shares or need.windows)
+
+    def join(self, other: "_Group") -> None:
+        """Take another group in."""
+        self.jobs += other.jobs
+        self.nodes += other.nodes
+        self.always |= other.always
+
+
+def _groups(claims: dict[str, _Claim]) -> dict[str, _Group]:
+    """Return the group of claims on each node; those on none are on a node without a name."""
+    groups: dict[str, _Group] = {}
+    for job_id, (_, placement, need) in claims.items():
+        nodes = [slot.node for slot in placement] or [""]
+        met = {id(groups[node]): groups[node] for node in nodes if node in groups}
+        *others, largest = sorted(met.values(), key=lambda group: len(group.jobs)) or [_Group()]
+        largest.add(job_id, nodes, need)
+        for other in others:
+            largest.join(other)
+            nodes += other.nodes
+        groups.update(dict.fromkeys(nodes, largest))
+    return groups
+
+
 class _Playout:
     """One trial played forward. `holders` are (end, arrival, job) of those that hold something;
     an entry of another end than `holding` says is out of date."""
@@ -199,13 +241,16 @@ class _Playout:
         self.started: dict[str, Fit] = {}
         self.begun: dict[str, Fit] = {}
         self.common, self.trial = common, trial
-        self.claims = {
+        self.claims: dict[str, _Claim] = {
             job_id: (option, placement, trial.need(job_id, option))
             for job_id, (option, placement) in trial.claims.items()
         }
         self.now_s, self.room = trial.now_s, trial.free.copy()
         self.ends_s = common.ends_s.copy()
-        self.kept: list[Aside] = []
+        self.kept: dict[str, Aside] = {}
+        self.groups = _groups(self.claims)
+        self.always = [node for node, group in self.groups.items() if group.always]
+        self.freed = {*self.groups}
         self.saving = {*trial.saving}
         self.queues = dict(common.queues)
         self.at = dict.fromkeys(self.queues, 0)
@@ -268,15 +313,8 @@ class _Playout:
         assert partner is not None
         return sharing_rate(trial.profile(job_id), trial.profile(partner))
 
-    def _keep_claimed(self) -> None:
-        """Set aside what is free of the places of claims."""
-        for _, placement, need in self.claims.values():
-            self.kept.append(self.room.set_aside(need, placement))
-
     def _release(self) -> None:
         """Go on to the next instant at which something comes free."""
-        while self.kept:
-            self.room.take_back(self.kept.pop())
         self.now_s = self.room.now_s = self.holders[0][0]
         while self.holders and self.holders[0][0] <= self.now_s:
             job_id = heappop(self.holders)[2]
@@ -284,6 +322,8 @@ class _Playout:
             if hold is None:
                 continue
             saved = job_id in self.saving
+            own = self.claims[job_id][1] if job_id in self.claims else ()
+            self.freed.update(slot.node for slot in (*hold.placement, *own))
             other = self.holding.get(hold.partner or "")
             partner = hold.partner if other is not None and other.partner == job_id else None
             self.room.give(hold.need, hold.placement, finished=not saved, with_gpus=partner is None)
@@ -306,11 +346,23 @@ class _Playout:
         heappush(self.holders, (end_s, self.trial.order(job_id), job_id))
 
     def _start_claimed(self) -> None:
-        for job_id, (option, placement, need) in list(self.claims.items()):
+        """Start those whose claims have come free, in the order in which they were made, and set
+        aside what is free of the places of the others."""
+        groups = {id(group): group for node in self.freed if (group := self.groups.get(node))}
+        self.freed = {*self.always}
+        reopened = {job_id for group in groups.values() for job_id in group.jobs}
+        for job_id in reopened & self.kept.keys():
+            self.room.take_back(self.kept.pop(job_id))
+        open_claims = [job_id for job_id in self.claims if job_id in reopened]
+        for job_id in open_claims:
+            option, placement, need = self.claims[job_id]
             if job_id not in self.saving and self.room.holds(need, placement):
                 del self.claims[job_id]
                 self._start(job_id, option, placement)
-        self._keep_claimed()
+        for job_id in open_claims:
+            if job_id in self.claims:
+                _, placement, need = self.claims[job_id]
+                self.kept[job_id] = self.room.set_aside(need, placement)
 
     def _serve(self) -> None:
         """Start what fits, in order; of a demand that does not fit nobody else does."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import preempt_or_continue
+from benchmarks import certified_large, preempt_or_continue
 from optsched.bounds import lower_bounds
 from optsched.driver import playout
 from optsched.driver.playout import Playouts
@@ -238,6 +238,44 @@ def test_a_trial_is_played_anew_once_more_is_commanded_or_claimed() -> None:
     assert (playouts.completions_s(trial) != started).any()
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_claims_are_looked_at_only_where_something_comes_free(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is played is the same as if all of them were looked at each time."""
+    nodes = tuple(Node(name=f"n{i}", gpus=8) for i in range(6))
+    quick = Profile(checkpoint_s=20.0, restore_s=20.0)
+    made = drawn(seed, 300.0, jobs=60)
+    jobs = [replace(job, profile=quick) if i % 2 else job for i, job in enumerate(made.jobs)]
+    world = VirtualWorld(replace(made, cluster=Cluster(nodes=nodes), jobs=tuple(jobs)))
+    world.advance()
+    for job_id in [*world.waiting]:
+        if (fit := world.fit(job_id)) is not None:
+            world.start(job_id, *fit)
+    world.go_on_to(10.0)
+    draw, trial = random.Random(seed), Trial(world)
+    room = trial.free.copy()
+    for job_id in draw.sample([*world.running], 8):
+        trial.preempt(job_id)
+        room.give(world.hold(job_id).need, world.placement(job_id), finished=False)
+    for job_id in trial.victims[::2] + draw.sample([*trial.waiting], 12):
+        if (fit := world.fit(job_id, room)) is not None:
+            trial.take(room, job_id, fit)
+            trial.claim(job_id, *fit)
+    assert len(trial.claims) > 2
+    ends_s = Playouts(world, WCT).completions_s(trial)
+    of_placement = playout._groups
+
+    def all_together(claims: dict[str, playout._Claim]) -> dict[str, playout._Group]:
+        groups = of_placement(claims)
+        for group in groups.values():
+            group.always = True
+        return groups
+
+    monkeypatch.setattr(playout, "_groups", all_together)
+    assert (Playouts(world, WCT).completions_s(trial) == ends_s).all()
+
+
 def test_beyond_many_starts_the_rest_is_costed_as_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing completes before its own run time, and the GPU time of all is there by the end."""
     monkeypatch.setattr(playout, "MOST_STARTS", 5)
@@ -292,6 +330,19 @@ def test_a_plan_that_is_found_comes_true_and_is_no_worse_than_its_outline(
     ends_s = {entry.id: entry.completion_s for entry in simulation.record().plan().jobs}
     for job_id, end_s in rule.agenda.ends_s.items():
         assert ends_s[job_id] == pytest.approx(end_s, abs=1e-3)
+
+
+def test_a_bold_search_finds_an_optimum_that_a_cold_one_misses() -> None:
+    world = VirtualWorld(preempt_or_continue.load("node-07", certified_large.SET))
+    world.advance()
+    playouts = Playouts(world, WCT)
+    outlines = [outline(world, playouts, Trial(world))]
+    found = search(world, snapshot(world), WCT, outlines, 2.0, bold=True)
+    assert found is not None
+    step = found[0].step(world, (), found[1])
+    assert step is not None
+    optimum = preempt_or_continue.stored(certified_large.SET)["node-07"]["value"]
+    assert playouts.cost(step)[0] == pytest.approx(optimum)
 
 
 def test_a_search_preempts_nobody_who_is_pinned() -> None:

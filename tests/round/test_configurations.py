@@ -2,6 +2,8 @@
 prices, the verifier accepts what they pack, and where memory is tight both are better than what
 rows and single nodes give."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
@@ -14,12 +16,14 @@ from optsched.round.build import build
 from optsched.round.deadline import NEVER
 from optsched.round.decide import job_rounds
 from optsched.round.model import RoundModel
+from optsched.round.place import Packing
 from optsched.round.realise import keep_all
 from optsched.round.verify import verify_round
 from optsched_solvers.price.configurations import Configurations
 from optsched_solvers.price.dual import optimise
 from optsched_solvers.price.guests import with_guest_rows
 from optsched_solvers.price.knapsacks import Knapsacks
+from optsched_solvers.price.units import Gathering, Unit
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
@@ -125,6 +129,39 @@ def test_the_bound_is_what_a_node_can_hold_of_what_runs_and_waits(short: str) ->
         pass
     assert search.bound == pytest.approx(best, rel=1e-3)
     assert at_least(search.bound, best)
+
+
+def test_a_job_that_must_go_on_takes_its_part_of_its_node_at_any_price() -> None:
+    at = Slot(node="n0", gpus=2, cpus=0)
+    instance = Instance(
+        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=4),)),
+        jobs=(Job(id="stays", gpus=2, duration_s=50.0, preemptible=False),),
+        running=(
+            Running(
+                job="stays", mode=Mode(gpu_type="a", gpus=2), placement=(at,), remaining_s=50.0
+            ),
+        ),
+    )
+    model = model_of(instance)
+    best, _ = best_round(model)
+    search = Configurations(model, prices_of(model, 3.0), keep_all(model))
+    bound, *_ = search._priced(np.array([0.0, 6.0]))  # of a unit, and of that part
+    assert at_least(bound, best)
+
+
+def test_units_are_gathered_in_one_rack_in_exchange_for_others() -> None:
+    nodes = tuple(
+        Node(name=f"n{i}", gpu_type="a", gpus=1, memory_gib=4.0, rack=f"r{i // 2}")
+        for i in range(4)
+    )
+    job = Job(id="any", gpus=1, duration_s=9.0)
+    model = model_of(Instance(cluster=Cluster(nodes=nodes), jobs=(job,)))
+    small, large = Unit(1, -1, 1, 0, 2.0), Unit(1, -1, 1, 0, 4.0)
+    on_nodes = {small: Counter({0: 1, 2: 1}), large: Counter({1: 1, 3: 1})}
+    gathering = Gathering(model, Packing(model).nodes, on_nodes)
+    assert gathering.in_a_rack(small, 2) == {0: 1, 1: 1}
+    assert gathering.of(large) == {2: 1, 3: 1}
+    assert gathering.in_a_rack(small, 3) == {}
 
 
 def test_where_memory_is_tight_bound_and_packing_are_better() -> None:

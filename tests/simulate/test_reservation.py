@@ -228,6 +228,19 @@ def test_setting_aside_leaves_a_room_as_it_was() -> None:
     ]
 
 
+def test_what_is_taken_beside_a_place_set_aside_stays_taken() -> None:
+    jobs = (Job(id="a", tenant="t", gpus=1, duration_s=10.0),)
+    tenants, cluster = (Tenant(name="t", gpu_quota=3),), Cluster(nodes=(Node(name="n", gpus=8),))
+    world = VirtualWorld(Instance(cluster=cluster, tenants=tenants, jobs=jobs))
+    room, need = world.free, world.need("a", world.fastest("a"))
+    place = room.layout.alone(0, 1, 0)
+    [(row, _)] = need.shared
+    aside = room.set_aside(need, place)
+    room.take(need, place)
+    room.take_back(aside)
+    assert (room.left[row], room.gpus_on("n")) == (2, 7)
+
+
 class Believed:
     """Beliefs by name."""
 

@@ -33,6 +33,9 @@ its end."""
 PREEMPTING = 0.1
 """Share of the neighbours in which other running jobs are preempted, where any may be: each is
 decoded from the beginning."""
+BOLD_WARMTH, BOLD_PREEMPTING = 0.32, 0.4
+"""Both for a bold search by free times: preempting one job more asks for another order of the
+others, which a cold search never finds."""
 LARGER = 0.75
 """A job is moved as often as its GPUs to this power: gangs decide what room is left for others."""
 NEAR = 0.8
@@ -51,9 +54,10 @@ class ListSearch:
         pinned: Collection[int] = (),
         *,
         quick: bool = False,
+        bold: bool = False,
     ) -> None:
         """Start from a list, or that of the best schedule so far; `quick` decodes by free times
-        where that applies."""
+        where that applies, and is `bold` where there is time for many lists of few jobs."""
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
         self.list = start or list_of(self.problem, progress.schedule)
@@ -66,6 +70,10 @@ class ListSearch:
             if quick and free_times.applies(self.problem)
             else Decoder(self.problem, self.budget)
         )
+        fast = isinstance(self.decoder, FreeTimes)
+        self._bold = bold and fast
+        self._warmth = BOLD_WARMTH if self._bold else WARMER if fast else TEMPERATURE
+        self._preempting = BOLD_PREEMPTING if self._bold else PREEMPTING
         activities = self.problem.activities
         self._tiers = tiers(self.problem)
         self._preemptible = [
@@ -116,13 +124,11 @@ class ListSearch:
         if not (can_start or self._movable or self.problem.changes_s):
             return
 
-        warmth = WARMER if isinstance(self.decoder, FreeTimes) else TEMPERATURE
-
         def anneal(stop: float) -> None:
             while (left := self.budget.fraction_left()) > stop:
                 cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
                 changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
-                self._decode_and_keep(self._neighbour(), changeable * warmth * cool)
+                self._decode_and_keep(self._neighbour(), changeable * self._warmth * cool)
 
         copies = beside.most(self.budget.workers) if self._quick else 0
         for left in range(EXCHANGES - 1, 0, -1) if copies else ():
@@ -155,7 +161,7 @@ class ListSearch:
         listed = [
             j for j in self._in_tier if activities[j].running is None or j in self.list.preempted
         ]
-        if self._movable and (not listed or self.rng.random() < PREEMPTING):
+        if self._movable and (not listed or self.rng.random() < self._preempting):
             return self._other_preemptions(listed)
         if not listed:
             return self.list
@@ -218,7 +224,8 @@ class ListSearch:
         """Move one job just before or after another, at times to another GPU type."""
         if listed:
             priority = list(code.priority)
-            near = self.rng.random() < NEAR
+            # Where a running job stands in the list says nothing of when it comes back.
+            near = self.rng.random() < NEAR and not (self._bold and j not in listed)
             beside = self._near(priority, j, listed) if near else self.rng.choice(listed)
             priority[j] = priority[beside] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
             code = replace(code, priority=priority)

@@ -47,6 +47,8 @@ PLAN_S, REPLAN_S = 0.015, 0.005
 seeking a better one than there is, times their number."""
 MOST_PLAN_S = 4.0
 """Most counted work of either, so that a live round of a hundred jobs takes about a second."""
+FEW_PLANNED, FEW_TIMES = 60, 2.0
+"""The first plan of so many jobs or fewer is sought boldly, with so many times the work."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 
@@ -278,8 +280,10 @@ class Optsched:
             return
         outlines = [outline(world, playouts, trial) for trial in (best, last) if trial]
         jobs = len(playouts.place)
+        few = jobs <= FEW_PLANNED and last is None
         limit_s = min(MOST_PLAN_S, REPLAN_S * jobs if last else PLAN_S * jobs**2)
-        found = search(world, now, self.objective, outlines, limit_s)
+        limit_s *= FEW_TIMES if few else 1.0
+        found = search(world, now, self.objective, outlines, limit_s, bold=few)
         if found is not None and (trial := found[0].step(world, now.pinned, found[1])):
             yield found[0], trial
 

@@ -104,10 +104,12 @@ def search(
     outlines: Iterable[Outline],
     limit_s: float,
     coming: Sequence[Job] = (),
+    *,
+    bold: bool = False,
 ) -> tuple[Agenda, list[str]] | None:
-    """Return the best plan that list search finds from some outlines in `limit_s` of counted work
-    for the jobs that are here and those that are known to be `coming`, and whom it preempts `now`;
-    None where that knows no plans."""
+    """Return the best plan that list search, a `bold` one at will, finds from some outlines in
+    `limit_s` of counted work for the jobs that are here and those that are known to be `coming`,
+    and whom it preempts `now`; None where that knows no plans."""
     here = now.instance.only({*world.waiting, *world.running})
     instance = replace(here, jobs=(*here.jobs, *coming)) if coming else here
     # Whom a window ends is the driver's to say, not a plan's.
@@ -132,7 +134,7 @@ def search(
     ]
     priced = applies(problem) and world.cluster.total_gpus
     guide = guide_by_prices(progress, 0, stay) if priced else None
-    ListSearch(progress, guide, stay, quick=True).run(until=0.0)
+    ListSearch(progress, guide, stay, quick=True, bold=bold).run(until=0.0)
     plan = plan_of(problem, progress.schedule)
     leave = preempted_in(problem, progress.schedule)
     starts, ends_s = {}, {}
