@@ -149,6 +149,31 @@ def test_a_job_that_must_go_on_takes_its_part_of_its_node_at_any_price() -> None
     assert at_least(bound, best)
 
 
+def test_nothing_is_asked_for_a_part_on_a_node_without_gpus() -> None:
+    at = Slot(node="cpu", gpus=0, cpus=4)
+    saves = Profile(checkpoint_s=40.0, restore_s=40.0)
+    instance = Instance(
+        cluster=Cluster(
+            nodes=(
+                Node(name="gpu", gpu_type="a", gpus=4, cpus=8, memory_gib=8.0),
+                Node(name="cpu", gpu_type="a", gpus=0, cpus=8, memory_gib=8.0),
+            )
+        ),
+        jobs=(
+            Job(id="cpu-only", gpus=0, cpus=4, duration_s=50.0, weight=9.0, profile=saves),
+            *(Job(id=f"j{i}", gpus=1, duration_s=50.0 + i, memory_gib=3.0) for i in range(5)),
+        ),
+        running=(Running(job="cpu-only", mode=Mode(cpus=4), placement=(at,), remaining_s=50.0),),
+    )
+    model = model_of(instance)
+    best, _ = best_round(model)
+    search = Configurations(model, prices_of(model, None), keep_all(model))
+    units = search._units
+    dear = np.where(np.arange(len(search.prices)) < units.first + len(units.kinds), 0.0, 50.0)
+    assert at_least(search._priced(dear)[0], best)
+    assert all(at_least(bound, best) for bound in search.bounds(left_s))
+
+
 def test_units_are_gathered_in_one_rack_in_exchange_for_others() -> None:
     nodes = tuple(
         Node(name=f"n{i}", gpu_type="a", gpus=1, memory_gib=4.0, rack=f"r{i // 2}")

@@ -73,6 +73,8 @@ class Units:
                 entries.append((kind, p, count))
         for k, hold in enumerate(whole.patterns.holds):
             for n, *_ in hold.parts if hold.kind != Kind.BESIDE else ():
+                if not whole.classes[whole.class_of[n]].node.gpus:
+                    continue  # no column says what such a node holds
                 part = self.parts.setdefault((k, n), self.first + len(self.kinds) + len(self.parts))
                 entries.append((part, fresh + k, 1))
         number = np.full(len(rows.limits), -1, dtype=np.int64)
