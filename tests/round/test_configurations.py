@@ -90,6 +90,7 @@ def test_each_packing_is_accepted(instance: Instance, objective: str) -> None:
     packings = list(search.packings(left_s))
     event(f"packings: {len(packings)}")
     for packing in packings:
+        assert packing.model is model
         assert not verify_round(instance, job_rounds(packing))
         assert (packing.chosen[model.must] >= 0).all()
         assert at_least(search.bound, packing.worth())

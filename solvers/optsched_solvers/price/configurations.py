@@ -269,7 +269,7 @@ class Configurations:
     """Bounds, and in the end a packing, from prices of the rows and a packing on."""
 
     def __init__(self, model: RoundModel, prices: Floats, packing: Packing) -> None:
-        self._units, self._whole = Units(model), model
+        self._units, self._asked = Units(model), packing.model  # which has no rows of guests
         self._kinds = [
             _Nodes(self._units, kind, _scarcer(model, kind, prices))
             for kind in model.classes
@@ -384,7 +384,7 @@ class Configurations:
     ) -> Iterator[Packing]:
         """Yield packings of what a solution takes by half at least, on the nodes whose
         configurations have it: first with what it takes in whole first, then by cost."""
-        model, units = self._whole, {row: unit for unit, row in self._units.kinds.items()}
+        model, units = self._asked, {row: unit for unit, row in self._units.kinds.items()}
         left = [iter(own) for own in self._groups]
         on_nodes: dict[Unit, Counter[int]] = defaultdict(Counter)
         for (group, held), nodes in fixed.items():
