@@ -149,8 +149,9 @@ def _needing_places(world: World, jobs: list[str]) -> list[str]:
         run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
         return world.waited_s(job_id) >= LONG_RUNS * run_s
 
-    if not world.knows_run_times or all(map(has_waited_long, jobs)):
-        return jobs  # where run times are only believed, whose turn it is is not known either
+    is_sure = world.run_times_hold and world.knows_run_times  # else whose turn it is is unknown too
+    if not is_sure or all(map(has_waited_long, jobs)):
+        return jobs
     if swaps_matter(world, [*world.waiting, *world.running]):
         return jobs
     rooms: dict[float, Room] = {}

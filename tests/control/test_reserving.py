@@ -137,21 +137,8 @@ def test_time_on_hold_and_before_others_complete_is_no_waiting(lab: Lab) -> None
         )
 
 
-def test_where_preempting_is_free_a_place_is_kept_only_for_who_has_waited_very_long(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = Stream(lab)
-    stream.run(300.0)
-    lab.submit("gang", 4, 500.0, job={"weight": 0.001})
-    stream.run(3 * GANG_PATIENCE_S)
-    assert began_s(lab, "gang") is None and kept_place(lab) is None
-    monkeypatch.setattr(reservation, "LONG_RUNS", 3.0)
-    stream.run(LONG_S + 4 * TURN_S)
-    assert began_s(lab, "gang") is not None
-
-
 def test_a_place_on_a_node_that_goes_down_moves(lab: Lab) -> None:
-    stream = Stream(lab, job={"preemptible": False})
+    stream = Stream(lab)
     stream.run(300.0)
     lab.submit("gang", 4, 500.0, job={"weight": 0.001})
     for _ in range(10):

@@ -4,6 +4,7 @@ beforehand."""
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,15 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Outage, Profile, Running, Slot, Tenant
 from optsched.driver import reservation
-from optsched.driver.reservation import GANG_PATIENCE_S, earliest, patience_s, too_much
+from optsched.driver.reservation import (
+    GANG_PATIENCE_S,
+    Reservations,
+    earliest,
+    patience_s,
+    too_much,
+)
 from optsched.estimates import Estimates
+from optsched.estimates.noisy import Noisy
 from optsched.model.cluster import Tier
 from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
@@ -24,8 +32,8 @@ NODES = ("n0", "n1")
 RESERVING = ("optsched", "srsf", "srtf", "las")
 
 
-def run(instance: Instance, policy: str) -> Metrics:
-    simulation = Simulation(instance, registry.policy(policy))
+def run(instance: Instance, policy: str, estimates: Estimates | None = None) -> Metrics:
+    simulation = Simulation(instance, registry.policy(policy), estimates=estimates)
     simulation.run()
     return measure(simulation.record())
 
@@ -72,6 +80,30 @@ def stream(
         )
     places = tuple(Node(name=f"n{i}", gpus=8) for i in range(nodes))
     return replace(Instance(cluster=Cluster(nodes=places), jobs=tuple(jobs)), **more)
+
+
+@pytest.mark.parametrize("policy", ["optsched", "srtf"])
+def test_no_place_is_kept_for_who_could_preempt_for_free_before_it_is_very_late(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = set[str]()
+    make = Reservations._make
+
+    def noted(self: Reservations, *args: Any) -> bool:
+        found = make(self, *args)
+        kept.update([self.current.job] if self.current is not None else [])
+        return found
+
+    monkeypatch.setattr(Reservations, "_make", noted)
+    instance = stream(1, profile=Profile(), small=200)  # which is over before it is very late
+    run(instance, policy)
+    assert not kept
+    run(instance, policy, Noisy(0.0))  # where run times are only believed it is as ever
+    assert kept
+    kept.clear()
+    monkeypatch.setattr(reservation, "LONG_RUNS", 1.0)
+    run(instance, policy)
+    assert kept
 
 
 def bound_s(instance: Instance, gang: str) -> float:
