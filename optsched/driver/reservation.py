@@ -139,32 +139,30 @@ def _preempts_below(world: World, job_id: str) -> float:
     return {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
 
 
-def _needing_places(world: World, jobs: list[str]) -> list[str]:
-    """Return those of the jobs whose patience is over that need a place: all but those that would
-    fit if who may be preempted were, where that costs next to nothing, and have not waited very
-    long (`LONG_RUNS`)."""
+class _FreePreemption:
+    """Who could preempt its way in at next to no cost, found out once at each moment."""
 
-    def has_waited_long(job_id: str) -> bool:
-        ran_s = world.attained_gpu_s(job_id) / max(1, world.fewest_gpus(job_id))
-        run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
-        return world.waited_s(job_id) >= LONG_RUNS * run_s
+    def __init__(self) -> None:
+        self._at_s = math.nan
+        self._costs = True
+        self._rooms: dict[float, Room] = {}
 
-    is_sure = world.run_times_hold and world.knows_run_times  # else whose turn it is is unknown too
-    if not is_sure or all(map(has_waited_long, jobs)):
-        return jobs
-    if swaps_matter(world, [*world.waiting, *world.running]):
-        return jobs
-    rooms: dict[float, Room] = {}
-
-    def could_preempt(job_id: str) -> bool:
+    def lets_in(self, world: World, job_id: str) -> bool:
+        """Return whether a waiting job would fit if all who may be preempted for it were, and that
+        costs next to nothing; not where run times are only believed, as whose turn it is is not
+        known there."""
+        if world.now_s != self._at_s:
+            self._at_s, self._rooms = world.now_s, {}
+            is_sure = world.run_times_hold and world.knows_run_times
+            self._costs = not is_sure or swaps_matter(world, world.running)
+        if self._costs:
+            return False
         below = _preempts_below(world, job_id)
-        if below not in rooms:
+        if below not in self._rooms:
             able = (name for name in world.running if world.rank(name) < below)
             gone = (name for name in able if world.preemptible_at_s(name) < math.inf)
-            rooms[below] = Outlook(world, gone).room
-        return world.fit(job_id, rooms[below]) is not None
-
-    return [job_id for job_id in jobs if has_waited_long(job_id) or not could_preempt(job_id)]
+            self._rooms[below] = Outlook(world, gone).room
+        return world.fit(job_id, self._rooms[below]) is not None
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:
@@ -176,9 +174,12 @@ def _meets_window(world: World, kept: Reservation) -> bool:
 
 
 class _Ripening:
-    """Waiting jobs by when their patience is over."""
+    """Waiting jobs by when their patience is over. Who could preempt its way in for free goes on
+    being patient until it has waited very long (`LONG_RUNS`); whether it still could is seen
+    whenever its wait has doubled."""
 
-    def __init__(self) -> None:
+    def __init__(self, free: _FreePreemption) -> None:
+        self._free = free
         self._ripens: list[tuple[float, float, str, float]] = []
         self._ripe: list[tuple[float, str]] = []
 
@@ -195,11 +196,24 @@ class _Ripening:
                 continue
             if job_id in world.paused and _ripe_s(world, job_id, wait_s) > world.now_s:
                 self.add(world, job_id, wait_s)
+            elif (longer_s := self._stays_patient_s(world, job_id)) is not None:
+                self.add(world, job_id, longer_s)
             else:
                 heappush(self._ripe, (submit_s, job_id))
         while self._ripe and self._ripe[0][1] not in world.waiting:
             heappop(self._ripe)
         return [job_id for _, job_id in sorted(self._ripe) if job_id in world.waiting]
+
+    def _stays_patient_s(self, world: World, job_id: str) -> float | None:
+        """Return how long in all a job waits until it is looked at again; None where it needs a
+        place now."""
+        waited_s = world.waited_s(job_id)
+        ran_s = world.attained_gpu_s(job_id) / max(1, world.fewest_gpus(job_id))
+        run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
+        long_s = LONG_RUNS * run_s
+        if waited_s >= long_s - TIME_TOLERANCE_S or not self._free.lets_in(world, job_id):
+            return None
+        return min(max(2 * waited_s, GANG_PATIENCE_S), long_s)
 
 
 def _ripe_s(world: World, job_id: str, wait_s: float) -> float:
@@ -248,7 +262,8 @@ class Reservations:
         self.current: Reservation | None = None
         self._keeps_early = early
         self._new: list[tuple[str, float]] = []
-        self._early, self._late = _Ripening(), _Ripening()
+        free = _FreePreemption()
+        self._early, self._late = _Ripening(free), _Ripening(free)
         self._paid_s = self._submitted_s = -math.inf
         self._counted, self._backlog = 0, 0.0
         self._asked_s: dict[int, float] = {}
@@ -394,7 +409,7 @@ class Reservations:
             ripe = [*late, *(job_id for job_id in early if self._is_passed(world, job_id))]
         else:
             ripe = self._early.ripe(world)
-        return sorted(_needing_places(world, ripe), key=lambda job_id: -world.rank(job_id))
+        return sorted(ripe, key=lambda job_id: -world.rank(job_id))
 
     def _is_outranked(self, world: World, kept: Reservation, but: Iterable[str]) -> bool:
         """Return whether a place is to be kept for a job of a higher priority or, where this one is
@@ -402,7 +417,7 @@ class Reservations:
         own, lost = world.rank(kept.job), tuple(world.lost)
         if kept.early and any(
             world.rank(name) >= own and name not in but and self._nowhere.get(name) != lost
-            for name in _needing_places(world, self._late.ripe(world))
+            for name in self._late.ripe(world)
         ):
             return True
         if all(world.rank(name) <= own for name in world.waiting):
