@@ -38,7 +38,7 @@ RECOUNT = 0.1
 PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
-NEARLY_FREE = 0.01
+NEARLY_FREE = 0.02
 """Preempting costs next to nothing where saving and restoring take less than this share of what
 jobs have left: a gang that could take its GPUs so needs no place..."""
 LONG_RUNS = 20.0
@@ -66,7 +66,7 @@ def swaps_matter(world: World, jobs: Collection[str]) -> bool:
     swap_s = sum(
         hold_to_save_s(world.job(job_id)) + world.profile(job_id).restore_s for job_id in jobs
     )
-    return swap_s > 2 * NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+    return swap_s > NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:
