@@ -86,14 +86,14 @@ class Playouts:
         return _cost(self._by_tier, self.completions_s(trial))
 
     def done_now(self) -> tuple[float, ...]:
-        """Return what each level would come to if all were done now; where rates count, which
-        would have no limit, if each were as soon as it can be."""
+        """Return what each level would come to if all were done now. Where rates count these would
+        be infinite, so that each job is done as soon as it can be instead."""
         return _cost(self._levels, self._soonest_s(self._levels))
 
     def plan_cost(self, trial: Trial, now: Instance) -> tuple[float, float]:
-        """Return what the first level comes to over the jobs of the present as an instance, by
-        which it is counted, in the real plan that a trial leads to if it is played to the end, and
-        if they were done now; the first is infinite where one then never starts."""
+        """Return what the first level comes to over the jobs of the instance `now`: in the plan
+        that a trial leads to if it is played to the end, and if all were done now. The first is
+        infinite where some job never starts."""
         level = self._costs_of(now, now.jobs)[:1]
         ends_s = self.completions_s(trial, math.inf)
         return _cost(level, ends_s)[0], _cost(level, self._soonest_s(level))[0]
@@ -195,8 +195,9 @@ _Claim = tuple[Option, Placement, Need]
 
 
 class _Group:
-    """Claims that meet on nodes, from one to the next. Nothing changes for them until something
-    comes free there; `always` it may where time or what all share counts for one of them."""
+    """Claims that are linked by nodes which two of them ask for. None can start before something
+    comes free on one of their nodes, unless `always` is set: then one depends on time or on what
+    all nodes share."""
 
     def __init__(self) -> None:
         self.jobs: list[str] = []
@@ -218,7 +219,7 @@ class _Group:
 
 
 def _groups(claims: dict[str, _Claim]) -> dict[str, _Group]:
-    """Return the group of claims on each node; those on none are on a node without a name."""
+    """Return the group of claims on each node. Claims on no node are put on one without a name."""
     groups: dict[str, _Group] = {}
     for job_id, (_, placement, need) in claims.items():
         nodes = [slot.node for slot in placement] or [""]

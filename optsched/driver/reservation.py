@@ -140,7 +140,8 @@ def _preempts_below(world: World, job_id: str) -> float:
 
 
 class _FreePreemption:
-    """Who could preempt its way in at next to no cost, found out once at each moment."""
+    """Tells who could preempt its way in at next to no cost. What that takes is found out once for
+    each moment."""
 
     def __init__(self) -> None:
         self._at_s = math.nan
@@ -148,9 +149,9 @@ class _FreePreemption:
         self._rooms: dict[float, Room] = {}
 
     def lets_in(self, world: World, job_id: str) -> bool:
-        """Return whether a waiting job would fit if all who may be preempted for it were, and that
-        costs next to nothing; not where run times are only believed, as whose turn it is is not
-        known there."""
+        """Return whether a waiting job would fit if all who may be preempted for it were, where
+        preempting costs next to nothing and run times are known. Where they are only believed its
+        turn may never come, so that it needs a place."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
             is_sure = world.run_times_hold and world.knows_run_times
@@ -174,9 +175,9 @@ def _meets_window(world: World, kept: Reservation) -> bool:
 
 
 class _Ripening:
-    """Waiting jobs by when their patience is over. Who could preempt its way in for free goes on
-    being patient until it has waited very long (`LONG_RUNS`); whether it still could is seen
-    whenever its wait has doubled."""
+    """Waiting jobs by when their patience is over. A job that could preempt its way in for free
+    stays patient until it has waited very long (`LONG_RUNS`); whether it still could is checked
+    again each time its wait has doubled."""
 
     def __init__(self, free: _FreePreemption) -> None:
         self._free = free
@@ -211,7 +212,8 @@ class _Ripening:
         ran_s = world.attained_gpu_s(job_id) / max(1, world.fewest_gpus(job_id))
         run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
         long_s = LONG_RUNS * run_s
-        if waited_s >= long_s - TIME_TOLERANCE_S or not self._free.lets_in(world, job_id):
+        is_late = _ripe_s(world, job_id, long_s) <= world.now_s + TIME_TOLERANCE_S
+        if is_late or not self._free.lets_in(world, job_id):
             return None
         return min(max(2 * waited_s, GANG_PATIENCE_S), long_s)
 

@@ -42,7 +42,7 @@ class Trial(World):
 
     @property
     def mark(self) -> object:
-        """Return what is another once more has been commanded or claimed."""
+        """Return a value that changes whenever something is commanded or claimed."""
         return len(self._commands), self.claims.copy()
 
     def carry_out(self) -> None:

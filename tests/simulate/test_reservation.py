@@ -4,7 +4,8 @@ beforehand."""
 import math
 import random
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -80,6 +81,24 @@ def stream(
         )
     places = tuple(Node(name=f"n{i}", gpus=8) for i in range(nodes))
     return replace(Instance(cluster=Cluster(nodes=places), jobs=tuple(jobs)), **more)
+
+
+def test_a_wait_that_is_over_but_for_rounding_is_over() -> None:
+    at_s, long_s = 1e12, reservation.LONG_RUNS * GANG_PATIENCE_S
+    world: Any = SimpleNamespace(
+        now_s=at_s,
+        waiting={"gang"},
+        paused=set(),
+        job=lambda _: Job(id="gang", gpus=8, duration_s=9.0),
+        waited_s=lambda _: long_s - 5e-5,  # less than the clock can tell at this time
+        attained_gpu_s=lambda _: 0.0,
+        fewest_gpus=lambda _: 8,
+        fastest_finish_s=lambda _: 9.0,
+    )
+    assert at_s + 5e-5 == at_s
+    ripening = reservation._Ripening(cast(Any, SimpleNamespace(lets_in=lambda *_: True)))
+    ripening.add(world, "gang", 0.0)
+    assert ripening.ripe(world) == ["gang"]
 
 
 @pytest.mark.parametrize("policy", ["optsched", "srtf"])

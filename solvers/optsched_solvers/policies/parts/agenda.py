@@ -107,9 +107,9 @@ def search(
     *,
     bold: bool = False,
 ) -> tuple[Agenda, list[str]] | None:
-    """Return the best plan that list search, a `bold` one at will, finds from some outlines in
-    `limit_s` of counted work for the jobs that are here and those that are known to be `coming`,
-    and whom it preempts `now`; None where that knows no plans."""
+    """Return the best plan that list search finds from some outlines in `limit_s` of counted work
+    for the jobs that are here and those that are known to be `coming`, and whom it preempts `now`;
+    None where that knows no plans. A `bold` search strays further from what it begins with."""
     here = now.instance.only({*world.waiting, *world.running})
     instance = replace(here, jobs=(*here.jobs, *coming)) if coming else here
     # Whom a window ends is the driver's to say, not a plan's.
