@@ -309,7 +309,6 @@ def _simulated(
     rough = named.name == ROUNDS.name and _is_rough(len(instance.jobs))
     simulation = Simulation(instance, policy, **spaced(instance) if rough else {})
     world = simulation.world
-    world.run_times_hold = False  # as live rounds see it
     rows, place = (world.rows, instance.position.get(stop_at or "", -1))
     read, late = 0, False
 
