@@ -65,7 +65,7 @@ class Playouts:
         for end_s, _, job_id in self.holders:
             if job_id not in world.saving:
                 self.ends_s[self.place[job_id]] = end_s
-        self._played: dict[tuple[int, float], tuple[Trial, object, _Playout]] = {}
+        self._played: dict[tuple[int, float], tuple[Trial, object, _Played]] = {}
 
     def end_s(self, job_id: str) -> float:
         """Return when a job is done that runs, or gives back what it holds while it saves."""
@@ -122,22 +122,24 @@ class Playouts:
         wait, run and are being saved. After the first step of a plan, as that says."""
         if trial.ends_s is not None:
             return np.array([trial.ends_s[job_id] for job_id in self.place])
-        return self._run(trial, most_starts).ends_s
+        return self._run(trial, most_starts)[0]
 
     def first_starts(self, trial: Trial) -> dict[str, Fit]:
         """Return what the list rule starts at once after a trial, in which options and where."""
         if trial.ends_s is not None:
             return {}
-        return self._run(trial, MOST_STARTS).begun
+        return self._run(trial, MOST_STARTS)[1]
 
-    def _run(self, trial: Trial, most_starts: float) -> "_Playout":
-        """Return the trial played forward, once for all that is asked of it as it is."""
+    def _run(self, trial: Trial, most_starts: float) -> "_Played":
+        """Return when jobs end in a trial played forward and what starts at once, played once for
+        all that is asked of it as it is."""
         key, mark = (id(trial), most_starts), trial.mark
         known = self._played.get(key)
         if known is None or known[1] != mark:
             playout = _Playout(self, trial, most_starts)
             playout.run()
-            self._played[key] = known = trial, mark, playout  # the trial too: its id stays its own
+            played = playout.ends_s, playout.begun
+            self._played[key] = known = trial, mark, played  # the trial too: its id stays its own
         return known[2]
 
     def complete_the_rest(self, ends_s: NDArray[np.float64], begin_s: float) -> None:
@@ -177,6 +179,7 @@ class Playouts:
         return (-world.rank(job_id), rank), world.order(job_id), job_id
 
 
+_Played = tuple[NDArray[np.float64], dict[str, Fit]]
 _Services = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]
 

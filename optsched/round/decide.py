@@ -47,12 +47,12 @@ LEAST_S = 1e-3
 """No tier has less time, however late it is."""
 NOTHING: Mapping[str, JobRound] = {}
 """What was decided before the first round."""
-TIGHT_S = 5e-5
+TIGHT_S = 1e-5
 """With less budget than this for each job, the plan that changes nothing is made first of all."""
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Pause the collection of cyclic garbage, which takes half of the time of large rounds."""
     paused = gc.isenabled()
     gc.disable()
@@ -155,7 +155,7 @@ class _Best:
         self.prices = prices
 
 
-@_no_collection()
+@no_collection()
 def decide(
     instance: Instance,
     objective: str | Objective = "wct",

@@ -25,6 +25,7 @@ from optsched.plugins.options import (
     Share,
     declared_options,
 )
+from optsched.round.decide import no_collection
 from optsched.round.plan import RoundSolution
 
 from .parts.agenda import Agenda, outline, search
@@ -146,6 +147,7 @@ class Optsched:
         """Return the place that is kept for who has waited too long."""
         return self._places.reservations
 
+    @no_collection()
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
         places, self.decided, self.notes = self._places, None, ()
