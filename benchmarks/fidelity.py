@@ -24,21 +24,19 @@ others than ours. Their rounds around our shares give
 a second run.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.driver.state import Ending
 from optsched.model.instance import Instance
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import gavel, shockwave
 
-DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 HOUR_S = 3600.0
 
 

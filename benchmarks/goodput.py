@@ -21,7 +21,6 @@ as they are there, and the allocation is the best one where a genetic search is 
 
 import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.model.job import Elastic
 from optsched.study.intervals import mean_interval
 from optsched.traces.readers import pollux
@@ -375,10 +375,8 @@ def over_all(kind: Kind, found: Sequence[Mapping[str, Any]]) -> dict[str, object
 
 def main() -> None:
     """Print a line of JSON for each workload and for each kind over all of them."""
-    root = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("OPTSCHED_DATA", root)) / "pollux_profiles"
     given = parser_of(
-        __doc__, data=folder, workloads=list(range(1, 9)), kinds=",".join(KINDS)
+        __doc__, data=DATA / "pollux_profiles", workloads=list(range(1, 9)), kinds=",".join(KINDS)
     ).parse_args()
     kinds = [kind for kind in KINDS if kind in given.kinds.split(",")]
     truths = {

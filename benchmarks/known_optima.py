@@ -10,21 +10,21 @@ limit, then one JSON object a set.
 """
 
 import csv
-import os
 import statistics
 import time
 from pathlib import Path
 
 from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.engine import DEFAULT_WORKERS, solve
 from optsched.traces.readers import psplib
 
-DATA = Path(os.environ.get("OPTSCHED_DATA", "../shared/data")) / "known-optima"
+SETS = DATA / "known-optima"
 
 
 def published(name: str) -> list[tuple[Path, float]]:
     """Return (file, optimal makespan) of one set."""
-    folder = DATA / name
+    folder = SETS / name
     single = folder / "optimum" / "optimum.csv"
     if single.exists():
         rows = csv.DictReader(single.open())
@@ -74,8 +74,8 @@ def main() -> None:
     options = parser.parse_args()
     for kind in options.sets or ("j30", "j10"):
         name = folders[kind]
-        if not (DATA / name).is_dir():
-            parser.error(f"the data has no folder {DATA / name}")
+        if not (SETS / name).is_dir():
+            parser.error(f"the data has no folder {SETS / name}")
         cases = published(name)[:: options.every]
         result = measure(cases, options.time_limit, options.workers)
         tell({"set": name, **result})

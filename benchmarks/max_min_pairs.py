@@ -25,13 +25,13 @@ import random
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched_solvers.policies.gavel.max_min_pairs import (
     Shares,
     SharingProblem,
@@ -39,11 +39,7 @@ from optsched_solvers.policies.gavel.max_min_pairs import (
     solve,
 )
 
-TABLE = (
-    Path(os.environ.get("OPTSCHED_DATA", "../shared/data"))
-    / "gavel"
-    / "simulation_throughputs.json.gz"
-)
+TABLE = DATA / "gavel" / "simulation_throughputs.json.gz"
 GPU_TYPES = ("v100", "p100", "k80")
 HEAVY = 5.0
 """Gavel's weight for two jobs in five."""

@@ -21,13 +21,12 @@ The run times that the rule sees are those of the epochs left, each at the batch
 """
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.driver.state import Ending
 from optsched.estimates import Estimates
 from optsched.estimates.parse import parse
@@ -40,7 +39,6 @@ from optsched.traces.readers.batch_sizes import batch_size, steps_of_epoch
 from optsched.traces.readers.throughputs import find_table, read_table, steps_per_s
 from optsched.traces.resample import resampled
 
-DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRACE = DATA / "shockwave_tacc32" / "120jobs_32gpus.trace"
 GPUS, ROUND_S, START_S = 32, 120.0, 20.0
 UNFAIR = 1.05
