@@ -184,7 +184,7 @@ class _Builder:
 
 
 def _names(row: capacity.Row) -> tuple[str, str]:
-    """Return what a row limits, and where."""
+    """Return what a row limits, and where, or which."""
     if row.kind != "quota":
-        return row.name, ""
+        return row.kind, row.name
     return row.kind, "all tenants" if row.of is None else f"tenant {row.of}"

@@ -96,6 +96,17 @@ def test_a_decided_round_respects_every_row(instance: Instance) -> None:
 
 
 @pytest.mark.parametrize("solver", ["price", "highs"])
+@pytest.mark.parametrize("name", ["GPUs", "slots", "cores", "memory"])
+def test_a_resource_may_be_called_what_nodes_have(name: str, solver: str) -> None:
+    """It is held as any other, and limits the round."""
+    jobs = tuple(Job(id=f"j{i}", gpus=1, duration_s=9.0, resources={name: 1.0}) for i in range(3))
+    there = Cluster(nodes=(Node(name="n", gpus=4),), resources={name: 2.0})
+    found = decided(Instance(cluster=there, jobs=jobs), "wct", solver)
+    assert [entry.decision for entry in found.jobs].count("start") == 2
+    assert found.status == "optimal"
+
+
+@pytest.mark.parametrize("solver", ["price", "highs"])
 def test_same_input_same_output(solver: str) -> None:
     @settings(PATIENT, max_examples=15)
     @given(rounds(most_jobs=14))
