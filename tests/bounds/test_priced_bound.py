@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds import lower_bounds, priced_bound
@@ -38,7 +38,7 @@ from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
 
 WCT, MAKESPAN, FTF = parse("wct"), parse("makespan"), parse("ftf")
-RANDOM = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=25)
 MANY = settings(RANDOM, max_examples=500)
 STEPS = 12
 
