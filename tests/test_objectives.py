@@ -1,6 +1,7 @@
 """Every objective worked out by hand on one small plan; reading and writing their names."""
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -171,6 +172,8 @@ def test_shapes_of_job_costs() -> None:
     assert [Hinge(2.0, 10.0).at(c) for c in (7.0, 10.0, 12.0)] == [0.0, 0.0, 4.0]
     assert [Square(2.0, 10.0).at(c) for c in (7.0, 10.0, 13.0)] == [0.0, 0.0, 18.0]
     assert Inverse(6.0, 10.0).at(13.0) == -2.0
+    at_once = Inverse(6.0, 10.0)  # what was left of the job rounds to nothing
+    assert math.isfinite(at_once.at(10.0)) and math.isfinite(at_once.steepest(10.0, 13.0))
     weightless = replace(JOBS[0], weight=0.0)
     assert TERMS["throughput"].cost(INSTANCE, weightless) is None, "it never divides by zero"
 
