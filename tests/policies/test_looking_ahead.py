@@ -1,6 +1,8 @@
 """Trials change nothing until they are carried out, and playouts foretell what then happens."""
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 
@@ -236,6 +238,21 @@ def test_a_trial_is_played_anew_once_more_is_commanded_or_claimed() -> None:
     other = next(iter(trial.waiting))
     trial.claim(other, world.fastest(other), fit[1])
     assert (playouts.completions_s(trial) != started).any()
+
+
+def test_playouts_are_freed_at_once() -> None:
+    """They know of all jobs, and a decision has them anew."""
+    world = VirtualWorld(drawn(3, 30.0))
+    world.advance()
+    playouts = Playouts(world, WCT)
+    playouts.completions_s(Trial(world))
+    gone = weakref.ref(playouts)
+    gc.disable()
+    try:
+        del playouts
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,7 +1,10 @@
 """What rounds know of jobs is kept between them, changes no round, and is forgotten with the
 jobs."""
 
+import gc
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,9 +14,11 @@ from optsched.model.instance import Instance, Slot
 from optsched.model.job import first_come
 from optsched.physics import catalogue
 from optsched.physics.catalogue import catalogue_of
+from optsched.round.build import build
 from optsched.round.deadline import NEVER, Deadline, OutOfTimeError
 from optsched.round.decide import decide
 from optsched.round.known import KEPT_ROUNDS, Book, Known
+from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from optsched.traces.generate.synth import generate
 
@@ -78,3 +83,23 @@ def test_jobs_are_known_from_round_to_round_and_forgotten_after_they_left() -> N
     after = look_up(book, instance)
     same = {known.job.id for known in before if any(known is other for other in after)}
     assert same == {instance.jobs[0].id}
+
+
+@pytest.mark.parametrize("gap", [1e-9, 0.5])
+def test_nothing_of_a_round_is_left_to_the_collection_of_cyclic_garbage(
+    gap: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[weakref.ref[RoundModel]] = []
+
+    def noted(*args: Any, **given: Any) -> RoundModel:
+        model = build(*args, **given)
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr("optsched.round.decide.build", noted)
+    gc.disable()
+    try:
+        decide(generate(jobs=40, gpus=64, seed=3, running=0.5), budget_s=60.0, gap=gap)
+        assert [model() for model in models] == [None]
+    finally:
+        gc.enable()
