@@ -76,7 +76,7 @@ def test_plans_of_few_jobs_are_valid(instance: Instance, data: st.DataObject) ->
 @given(data=st.data())
 def test_plans_of_many_jobs_are_valid(types: int, data: st.DataObject) -> None:
     instance = generate(
-        jobs=60, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types, arrivals="batch"
+        jobs=40, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types, arrivals="batch"
     )
     assert free_times.applies(Problem(instance, parse("wct")))
     walk(instance, data, 20)
