@@ -10,7 +10,6 @@ import pytest
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.driver.world import World
-from optsched.errors import InputError
 from optsched.model.cluster import Window
 from optsched.model.job import Mode
 from optsched.plugins.registry import policy
@@ -336,11 +335,3 @@ def test_facts_say_what_was_searched_and_who_gave_way() -> None:
         "cpu_jobs_slowed_for_bandwidth": 0,
     }
     assert isinstance(simulation.world, World)
-
-
-@pytest.mark.parametrize(
-    "options", [{"gain": "-1"}, {"bandwidth": "wide"}, {"wide": "2"}, {"array": "1"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("coda-style", options=options)

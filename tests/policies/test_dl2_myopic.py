@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Elastic, Instance, Job, Node, Profile
-from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.dl2_myopic import TIE, Dl2Myopic
@@ -124,9 +123,3 @@ def test_an_elastic_job_grows_when_there_is_room() -> None:
         "dl2-myopic", grow, Job(id="two", gpus=2, duration_s=900.0), nodes=(Node(name="n", gpus=4),)
     )
     assert where(found["grow"]) == [{"n": 2}, {"n": 4}]
-
-
-@pytest.mark.parametrize("options", [{"interval": "0"}, {"slot": "5s"}])
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("dl2-myopic", options=options)

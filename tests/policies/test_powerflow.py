@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.errors import InputError
 from optsched.model.job import Elastic
 from optsched.model.profile import Clock
 from optsched.objectives import parse
@@ -172,18 +171,3 @@ def test_energy_is_a_limit() -> None:
         assert times(plan_of("powerflow", job("a", 600.0), nodes=FOUR, options=options)["a"]) == [
             (0, end_s)
         ]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"solve": "best"},
-        {"power": "-1"},
-        {"power": "much"},
-        {"energy": "0"},
-        {"power": "1", "energy": "1"},
-    ],
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("powerflow", options=options)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile, generate
-from optsched.errors import InputError
 from optsched.model.job import Mode
 from optsched.physics import interpolate
 from optsched.physics.modes import Option
@@ -302,21 +301,6 @@ def test_the_share_is_that_of_the_nodes_with_the_least() -> None:
         Node(name="c", gpu_type="x", gpus=1),
     )
     assert host_shares(Cluster(nodes=nodes)) == {None: (3, 12.0), "x": (math.inf, math.inf)}
-
-
-@pytest.mark.parametrize(
-    "name, options",
-    [
-        ("synergy-tune", {"order": "random"}),
-        ("synergy-tune", {"share": "none"}),
-        ("synergy-opt", {"share": "tuned"}),
-        ("synergy-opt", {"interval": "soon"}),
-        ("synergy-tune", {"place": "packed"}),
-    ],
-)
-def test_bad_options_are_named(name: str, options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy(name, options=options)
 
 
 @needs_data("synergy")

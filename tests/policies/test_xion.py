@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched.driver.outlook import Outlook
-from optsched.errors import InputError
 from optsched.files import check_instance
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
@@ -231,11 +230,6 @@ def test_it_beats_srtf_and_fifo_where_checkpoints_cost_minutes(cost_s: float, se
         mean_jct_s(name, cost_s, tuple(range(1, seeds + 1))) for name in ("xion", "srtf", "fifo")
     )
     assert xion_s < srtf_s and xion_s < fifo_s
-
-
-def test_it_has_no_options() -> None:
-    with pytest.raises(InputError, match="rate"):
-        policy("xion", options={"rate": "1"})
 
 
 def test_what_has_left_by_a_time_is_back_at_an_earlier_one() -> None:
