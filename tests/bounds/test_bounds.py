@@ -20,6 +20,7 @@ from optsched.plugins import registry
 from optsched.verify import verify
 from tests.oracles import brute_force, edd, mcnaughton, preemptive, smith, srpt, tiny
 from tests.oracles.tiny import single_gpu
+from tests.verified import checked
 
 GOALS = (*TERMS, "tail:0.5", "deadline,wct", "0.5*wct+2*cost")
 SMALL = settings(max_examples=150)
@@ -41,9 +42,7 @@ def check_optimum(instance: Instance, goal: str) -> None:
     found = brute_force.optimum(instance, objective)
     assert found is not None
     optimum, plan = found
-    report = verify(instance, plan, objective)
-    assert report.ok, report.violations
-    assert report.values == pytest.approx(optimum)
+    assert checked(instance, plan, objective) == pytest.approx(optimum)
     for one in all_bounds(instance, objective):
         if (
             one.level == 0
@@ -136,7 +135,7 @@ def test_never_above_a_policy(instance: Instance) -> None:
             plan: Plan = simulate(instance, registry.policy(name))
         except OptschedError:  # a policy may leave jobs waiting for ever, or not be installed
             continue
-        assert verify(instance, plan, bounds[0][0], replay=True).ok
+        checked(instance, plan, bounds[0][0], replay=True)
         for goal, bound in bounds:
             value = values(goal, instance, plan)[0]
             assert bound.value <= allowed(value, len(instance.jobs)), (name, goal.name)

@@ -24,8 +24,9 @@ from optsched.engine.incumbent import Incumbent, is_better
 from optsched.engine.plan_class import outside_class
 from optsched.model.plan_types import malformed
 from optsched.objectives import parse
-from optsched.verify import decision_now, verify
+from optsched.verify import decision_now
 from tests.engine import fakes
+from tests.verified import checked
 
 Values = tuple[float, ...]
 MODE = Mode(gpu_type="a100", gpus=1)
@@ -112,7 +113,7 @@ def pieces(instance: Instance, **times_s: tuple[tuple[float, float], ...]) -> Pl
             JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments)
         )
     plan = Plan(jobs=tuple(entries))
-    assert verify(instance, plan, parse("wct")).ok
+    checked(instance, plan)
     return plan
 
 

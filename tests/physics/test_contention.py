@@ -41,6 +41,7 @@ from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
 from tests.plan_cases import contended, place
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 WCT = parse("wct")
 SLOW = settings(max_examples=60)
@@ -143,7 +144,7 @@ def test_fifo_waits_for_a_reserved_uplink_and_oversubscribes_a_shared_one(
         jobs=(wide("first", gpus=3), replace(wide("second", gpus=3), submit_s=20.0)),
     )
     plan = simulate(instance, policy("fifo"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx(ends)
 
 
@@ -195,7 +196,7 @@ def test_two_gangs_over_one_uplink_by_hand() -> None:
     plan = simulate(instance, rule)
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx([148.0, 168.0])
     assert [len(entry.segments) for entry in plan.jobs] == [1, 1], "nobody stops, so nothing is cut"
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     early = Plan(
         jobs=(
             plan.jobs[0],
@@ -220,7 +221,7 @@ def test_memory_bandwidth_slows_down_and_is_never_refused() -> None:
     simulation.run()
     plan = simulation.record().plan()
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx([18.0] * 3)
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert simulation.world.memory_load_gbps("n0") == 0.0
 
 
@@ -250,7 +251,7 @@ def test_a_preemption_loses_work_at_the_rate_it_was_done() -> None:
 
     plan = simulate(instance, Once())
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx([41.0, 25.0])
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
 
 
 @given(instances())
@@ -288,8 +289,7 @@ def test_every_slowed_plan_passes_the_verifier_and_bounds_the_rate(instance: Ins
         return False
 
     simulation.run(until=sound)
-    report = verify(instance, simulation.record().plan(), WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, simulation.record().plan())
 
 
 # -------------------------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ from statistics import fmean
 from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
-from optsched.verify import verify
 from optsched_solvers.policies.compass import Compass
 from tests.policies.verified import plan_of, times, where
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 
 def model(name: str, gib: float = 4.0, fetch_s: float = 5.0) -> Profile:
@@ -129,8 +128,7 @@ def serving(seed: int) -> Instance:
 def latency_s(instance: Instance, name: str) -> float:
     """Mean time from a query's submission to the end of its last task."""
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, report.violations
+    checked(instance, plan)
     ends: dict[str, float] = {}
     submits = {job.id.split("-")[0]: job.submit_s for job in instance.jobs}
     for entry in plan.jobs:

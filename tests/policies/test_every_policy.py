@@ -8,9 +8,9 @@ from optsched import Instance, Plan
 from optsched.objectives import parse
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from tests.simulate.random_instances import instances
 from tests.simulate.windowed import windowed
+from tests.verified import checked
 
 WCT = parse("wct")
 SHORT = {
@@ -52,6 +52,5 @@ def test_plans_are_sound_with_short_times(
 def sound(name: str, instance: Instance, options: dict[str, str]) -> Plan:
     """Return the plan of a policy, which passes the verifier."""
     plan = simulate(instance, policy(name, options=options))
-    report = verify(instance, plan, WCT, replay=True)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan, replay=True)
     return plan

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node
 from optsched.estimates.lengths import Lengths
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.gittins import Gittins
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 ONE = (Node(name="n0", gpus=1),)
 
@@ -126,5 +125,4 @@ def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None
     assert isinstance(rule, Gittins)
     rule.refresh_at = 2  # completions; the instances are small
     plan = simulate(instance, rule)
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)

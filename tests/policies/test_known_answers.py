@@ -25,11 +25,11 @@ from optsched.files.faults import find_faults
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.las import level, threshold_gpu_s
 from tests.oracles.smith import weighted_completion
 from tests.oracles.srpt import total_completion
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 WCT = parse("wct")
 ONE_GPU = Cluster(nodes=(Node(name="n0", gpus=1),))
@@ -43,8 +43,7 @@ def plan_of(name: str, *jobs: Job, nodes: tuple[Node, ...], **held: Any) -> dict
     instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs, **held)
     check_instance(instance)
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations
+    checked(instance, plan)
     return {entry.id: entry for entry in plan.jobs}
 
 
@@ -54,7 +53,7 @@ def times(entry: JobPlan) -> list[tuple[float, float]]:
 
 def completions(instance: Instance, name: str) -> list[float]:
     plan: Plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     return [entry.completion_s for entry in plan.jobs]
 
 

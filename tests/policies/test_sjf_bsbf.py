@@ -10,10 +10,10 @@ from optsched import Cluster, Instance, Job, Node, Plan, Profile, Sharing
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.sjf_bsbf import mean_finish_in_turn_s, mean_finish_shared_s
 from tests.policies.verified import plan_of, times
 from tests.simulate.test_beside import Scripted, begin, beside
+from tests.verified import checked
 
 WCT = parse("wct")
 ONE = (Node(name="n0", gpus=1),)
@@ -101,7 +101,7 @@ def test_it_shares_where_the_simulated_pair_is_done_earlier_on_average(
     gain_s = mean_completion_s(in_turn) - mean_completion_s(shared)
     assume(abs(gain_s) > 1e-6)
     chosen = simulate(instance, policy("sjf-bsbf"))
-    assert verify(instance, chosen, WCT).ok
+    checked(instance, chosen)
     assert mean_completion_s(chosen) == pytest.approx(
         mean_completion_s(shared if gain_s > 0 else in_turn)
     )

@@ -13,8 +13,8 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation
-from optsched.verify import verify
 from tests.policies.verified import plan_of, times
+from tests.verified import checked
 
 WCT = parse("wct")
 ONE = (Node(name="n0", gpus=1, gpu_memory_gib=16.0),)
@@ -37,8 +37,7 @@ def results(instance: Instance, name: str, **options: str) -> dict[str, Any]:
     simulation = Simulation(instance, policy(name, options=options or None))
     simulation.run()
     record = simulation.record()
-    report = verify(instance, record.plan(), WCT, replay=True)
-    assert report.ok, report.violations
+    checked(instance, record.plan(), replay=True)
     return summary(measure(record))
 
 
@@ -149,7 +148,7 @@ def starts(instance: Instance, **options: str) -> dict[str, list[tuple[float, fl
     simulation = Simulation(instance, policy("fifo-corun", options=options or None))
     simulation.run()
     plan = simulation.record().plan()
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     return {
         entry.id: [(part.start_s, part.end_s, part.stopped_by) for part in entry.segments]
         for entry in plan.jobs

@@ -23,6 +23,7 @@ from optsched.plugins.registry import names, policy
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.verify import verify
+from tests.verified import checked
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
@@ -67,8 +68,7 @@ def disturbed(draw: Any, base: Any) -> Instance:
 def check(instance: Instance, record: Record) -> None:
     """The plan is sound, and every second and every bit of work is accounted for."""
     plan = record.plan()
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     assert load_instance(dump_instance(instance)) == instance
     work_s = np.zeros(len(instance.jobs))
     np.add.at(work_s, record.job, record.work_s - record.lost_s)

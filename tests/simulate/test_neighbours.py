@@ -28,6 +28,7 @@ from optsched.round.decide import decide
 from optsched.round.verify import verify_round
 from optsched.simulate.run import StalledError, simulate
 from optsched.verify import verify
+from tests.verified import checked
 
 WCT = parse("wct")
 RULES = {"node label", "anti-affinity", "affinity"}
@@ -210,8 +211,7 @@ def test_simulations_keep_the_rules(instance: Instance, name: str) -> None:
     except StalledError as error:
         assert any(job.affinity for job in instance.jobs), error
         return
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instances(), st.data())
@@ -335,7 +335,7 @@ def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
     decided = decide(instance, round_s=30.0, budget_s=5.0)
     assert [entry.decision for entry in decided.jobs] == ["continue", "continue", "wait"]
     plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 0.0, 11.0]
     anew = replace(plan.jobs[1], decision="start")
     alone = replace(instance, running=running[:1])

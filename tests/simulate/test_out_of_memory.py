@@ -18,6 +18,7 @@ from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
+from tests.verified import checked
 
 from .free_rows import left_of, own_quotas
 from .sharing_policy import StartsBeside
@@ -76,8 +77,7 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
     simulation.run()
     record, world = simulation.record(), simulation.world
     plan = record.plan()
-    report = verify(instance, plan, WCT, replay=True)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan, replay=True)
     again = Simulation(instance, StartsBeside(heedless=True), round_s=round_s)
     again.run()
     assert again.record().plan() == plan
@@ -213,7 +213,7 @@ def test_without_a_set_up_it_is_stopped_after_a_second_and_keeps_no_work(
             at30=lambda w: begin(w, "b"),
         ),
     )
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     assert parts(plan, 1)[0] == (10.0, ends_s, "a", "out_of_memory")
     assert parts(plan, 1)[1] == (30.0, pytest.approx(36.0 + startup_s), None, None)
 
@@ -252,7 +252,7 @@ def test_where_the_memory_suffices_heedless_is_as_usual() -> None:
         heedless(world, "b", "a")
 
     plan = simulate(instance, Scripted(at0=pair))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert parts(plan, 1) == [(0.0, 20.0, "a", None)]
     assert parts(plan, 0) == [(0.0, 20.0, "b", None), (20.0, 21.0, None, None)]
 
@@ -272,7 +272,7 @@ def test_a_pair_may_start_together_where_one_of_them_has_just_left() -> None:
         world.start_sharing("b", world.options("b")[0], "a")
 
     plan = simulate(instance, Scripted(at0=lambda w: begin(w, "a"), at3=both))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     rounded = [
         [(round(start_s, 3), round(end_s, 3), *rest) for start_s, end_s, *rest in parts(plan, j)]
         for j in (0, 1)

@@ -15,7 +15,7 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.registry import names, policy
 from optsched.simulate.events import first_round_s
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.verified import checked
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
@@ -34,8 +34,7 @@ def check(instance: Instance, plan: Plan, round_s: float) -> None:
     """Sound, and whatever begins, but for going on with another partner, begins at a round (or
     after the pause without which a job that comes back to its GPUs would seem never to have left
     them)."""
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     for entry in plan.jobs:
         last: Segment | None = None
         for segment in entry.segments:

@@ -11,9 +11,9 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.round.verify_tiers import priority_inversions
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.optsched import Optsched
 from tests.policies.test_optsched import WCT, crowded
+from tests.verified import checked
 
 SAVES_S = 20.0
 
@@ -48,7 +48,7 @@ def spans(plan: Plan) -> dict[str, list[tuple[float, float]]]:
 
 def simulated(instance: Instance) -> Plan:
     plan = simulate(instance, policy("optsched", WCT))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan, WCT)
     return plan
 
 
@@ -106,5 +106,5 @@ def test_no_decision_leaves_to_borrowers_what_lenders_wait_for(
 
     monkeypatch.setattr(Optsched, "decide", watched)
     plan = simulate(instance, policy("optsched", parse("wct")))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan, WCT)
     assert rounds[0] > 20 and loans[0] > 10

@@ -24,6 +24,7 @@ from optsched.round.decide import decide
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
 from tests.policies.test_looking_ahead import drawn
+from tests.verified import checked
 
 from .windowed import windowed
 
@@ -41,8 +42,7 @@ def one_node(*jobs: Job, windows: tuple[Window, ...] = (EVERYONE_OUT,), **held: 
 def stays(instance: Instance, name: str = "backfill") -> dict[str, list[tuple[float, float]]]:
     """Return start and end of each stay of each job, in a plan that the verifier accepts."""
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations
+    checked(instance, plan)
     return {
         entry.id: [(round(own.start_s, 3), round(own.end_s, 3)) for own in entry.segments]
         for entry in plan.jobs
@@ -89,7 +89,7 @@ def test_who_is_believed_shorter_than_it_is_saves_in_time_if_it_can() -> None:
     plan = simulation.record().plan()
     ends = {entry.id: [own.end_s for own in entry.segments] for entry in plan.jobs}
     assert ends["saves"][0] == 100.0 and ends["plain"] == [150.0]
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     assert not verify(instance, plan, WCT).ok  # no plan may intend that
 
 
@@ -133,7 +133,7 @@ def test_a_batch_that_is_planned_ahead_obeys_windows(seed: int) -> None:
         to_s = from_s + draw.choice([80.0, 220.0, 1000.0])
         windows.append(Window(nodes=nodes, from_s=from_s, to_s=to_s))
     instance = replace(batch, cluster=replace(batch.cluster, windows=tuple(windows)))
-    assert verify(instance, simulate(instance, policy("optsched")), WCT).ok
+    checked(instance, simulate(instance, policy("optsched")))
 
 
 def test_the_verifier_tells_node_job_and_window() -> None:
@@ -222,8 +222,7 @@ def test_a_lower_power_cap_is_held_to_the_second(name: str, seed: int) -> None:
     instance = powered(seed)
     check_instance(instance)
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations[:3]
+    checked(instance, plan)
     stays = [segment for entry in plan.jobs for segment in entry.segments]
     drawn = [
         sum(300.0 * own.mode.gpus for own in stays if own.start_s <= at_s < own.end_s)
@@ -268,7 +267,7 @@ def test_who_cannot_have_saved_yet_may_hold_more_than_a_window_leaves_until_then
     instance = Instance(cluster=cluster, jobs=jobs, running=held)
     check_instance(instance)
     plan = simulate(instance, policy("fifo"))
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     starts_s = {entry.id: entry.segments[0].start_s for entry in plan.jobs}
     assert starts_s == {"long": 0.0, "short": 0.0, "new": 6.0}
     bare = replace(instance, cluster=replace(cluster, windows=()))
@@ -299,7 +298,7 @@ def test_a_lower_quota_is_held_to_the_second(name: str) -> None:
     )
     instance = Instance(cluster=cluster, tenants=tenants, jobs=jobs)
     plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     bare = replace(instance, cluster=replace(cluster, windows=()))
     before = verify(instance, simulate(bare, policy(name)), WCT).violations
     assert {violation.rule for violation in before} == {"window"}

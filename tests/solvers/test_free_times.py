@@ -14,7 +14,6 @@ from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.objectives import parse
 from optsched.traces.generate.synth import generate
-from optsched.verify import verify
 from optsched_solvers.cpsat import free_times
 from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
@@ -26,6 +25,7 @@ from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate as generate_schedule
 from tests.oracles import tiny
 from tests.solvers.test_lists import changed
+from tests.verified import checked
 
 
 def decoder(problem: Problem) -> FreeTimes:
@@ -36,8 +36,7 @@ def check(problem: Problem, decoded: Decoded) -> None:
     """Check the plan of a list, and that its value is at most what is told."""
     evaluator = Evaluator(problem)
     schedule = decoded.schedule
-    result = verify(problem.instance, plan_of(problem, schedule), problem.objective)
-    assert result.ok, result.violations
+    checked(problem.instance, plan_of(problem, schedule), problem.objective)
     told, value = decoded.values(evaluator)[0], evaluator.values(schedule)[0]
     assert value <= told + 1e-9 * abs(told)
 

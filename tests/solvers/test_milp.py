@@ -28,6 +28,7 @@ from optsched_solvers.scheduling.plans import plan_of
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate
 from tests.oracles import brute_force, tiny
+from tests.verified import checked
 
 
 @dataclass
@@ -70,10 +71,8 @@ def solve(
     )
     found = []
     for plan in heard.plans:
-        report = verify(instance, plan, goal)
-        assert report.ok, [str(violation) for violation in report.violations]
-        assert report.values is not None
-        found.append(report.values)
+        values = checked(instance, plan, goal)
+        found.append(values)
     return heard, min(found, default=None)
 
 

@@ -35,8 +35,8 @@ from optsched.objectives import parse, values
 from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from tests.oracles import brute_force, tiny
+from tests.verified import checked
 
 QUICK = settings(max_examples=6)
 NOW_S = 1_700_000_000.0
@@ -131,7 +131,7 @@ def assert_true(instance: Instance, objective: str, optimum: tuple[float, ...]) 
         assert not by[0].refutes(optimum[0], bound.value) or bound.level, bound
     found = solve(instance, objective, solver="cpsat", time_limit_s=2, workers=1, isolate=False)
     assert found.plan is not None and not found.fallback, found
-    assert verify(instance, found.plan, goal).ok
+    checked(instance, found.plan, goal)
     assert not [note for note in found.notes if "wrong" in note or "claimed" in note], found.notes
     for level, value, yardstick in zip(found.levels, optimum, by, strict=True):
         assert level.bound is None or not yardstick.refutes(value, level.bound), (level, value)
