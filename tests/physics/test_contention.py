@@ -39,6 +39,7 @@ from optsched.plugins.policy import Policy
 from optsched.plugins.registry import policy, solver
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.plan_cases import contended, place
 from tests.simulate.random_instances import instances
 from tests.verified import checked
@@ -361,12 +362,12 @@ def test_a_cpu_job_takes_less_bandwidth_in_a_slower_mode() -> None:
     """It streams the same in all; a job with GPUs takes what its profile says in each mode."""
     modes = Mode(cpus=8, duration_s=100.0), Mode(cpus=2, duration_s=400.0)
     job = Job(id="a", modes=modes, profile=Profile(memory_gbps=80.0))
-    cluster = Cluster(nodes=(Node(name="n", cpus=8, memory_gbps=50.0),))
+    cluster = one_node(cpus=8, memory_gbps=50.0)
     there = (Slot(node="n", cpus=8),)
     loads = [channel_loads(cluster, job, mode, there) for mode in modes]
     assert loads == [{("memory", "n"): 80.0}, {("memory", "n"): 20.0}]
     with_gpus = Job(id="b", modes=(Mode(gpus=1, duration_s=9.0),), profile=job.profile)
-    gpu = Cluster(nodes=(Node(name="n", gpus=1, memory_gbps=50.0),))
+    gpu = one_node(gpus=1, memory_gbps=50.0)
     assert channel_loads(gpu, with_gpus, with_gpus.modes[0], (Slot(node="n", gpus=1),)) == {
         ("memory", "n"): 80.0
     }

@@ -7,10 +7,11 @@ from statistics import fmean
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node
+from optsched import Cluster, Instance, Job
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched_solvers.policies.ces import Constants, NodeCount, forecast
+from tests.clusters import equal_nodes
 
 EARTH = Constants(history=6, fall_before=1, least=5, buffer=5)
 URANUS = Constants(history=3, fall_before=1, least=1, buffer=7)
@@ -68,7 +69,7 @@ def test_the_forecast_is_the_trend_and_after_a_day_the_day_before() -> None:
     assert forecast([*day, 3], 4) == [3, 4, 5, 6]  # yesterday 0, 1, 2, 3; now three more
 
 
-NODES = tuple(Node(name=f"n{i}", gpus=1) for i in range(4))
+NODES = equal_nodes(4, gpus=1)
 
 
 def run(*jobs: Job, **options: str) -> tuple[list[float], dict[str, float]]:

@@ -12,6 +12,7 @@ from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.dl2_myopic import TIE, Dl2Myopic
 from optsched_solvers.policies.parts.gang_counts import by_type
 from optsched_solvers.policies.parts.gpu_pool import GpuPool
+from tests.clusters import one_node
 from tests.policies.verified import plan_of, times, where
 
 
@@ -33,7 +34,7 @@ def test_the_reward_is_epochs_run_by_all_epochs() -> None:
         Job(id="short", duration_s=600.0),
         Job(id="slow", duration_s=2400.0, profile=Profile(startup_s=300.0)),
     )
-    world = VirtualWorld(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=one_node(gpus=4), jobs=jobs))
     world.advance()
     rule = Dl2Myopic(Dl2Myopic.Options())
 

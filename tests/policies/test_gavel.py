@@ -15,6 +15,7 @@ from optsched.model.profile import Profile
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched_solvers.policies.gavel.max_min_lp import GAP, MaxMin, solve
+from tests.clusters import one_node
 from tests.data import needs_data
 from tests.verified import checked
 
@@ -124,7 +125,7 @@ def test_what_the_worst_off_cannot_use_is_given_to_others() -> None:
 
 
 def small(*jobs: Job, gpus: int = 1) -> Instance:
-    return Instance(cluster=Cluster(nodes=(Node(name="n", gpu_type="v100", gpus=gpus),)), jobs=jobs)
+    return Instance(cluster=one_node(gpu_type="v100", gpus=gpus), jobs=jobs)
 
 
 def stays(plan: Plan, job: str) -> list[tuple[float, float]]:

@@ -26,13 +26,14 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched_solvers.policies.las import level, threshold_gpu_s
+from tests.clusters import one_node
 from tests.oracles.smith import weighted_completion
 from tests.oracles.srpt import total_completion
 from tests.simulate.random_instances import instances
 from tests.verified import checked
 
 WCT = parse("wct")
-ONE_GPU = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE_GPU = one_node("n0", gpus=1)
 TIMES = st.integers(1, 30).map(float)
 SAVES = Profile(checkpoint_s=5.0)
 PACKED = Profile(locality=Locality(rack=0.0, cluster=0.0))

@@ -21,6 +21,7 @@ from optsched.round.facts import SETTLE
 from optsched.simulate.run import Simulation, StalledError, simulate
 from optsched.traces.generate.synth import generate
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.verified import checked
 
 WCT = parse("wct")
@@ -92,7 +93,7 @@ def test_a_gang_does_not_starve_behind_small_jobs(monkeypatch: pytest.MonkeyPatc
         Job(id=f"s{k}", gpus=1, duration_s=100.0, weight=4.0, submit_s=24.0 * k, profile=profile)
         for k in range(200)
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=(gang, *small))
+    instance = Instance(cluster=one_node(gpus=4), jobs=(gang, *small))
     plan = simulate(instance, policy("optsched"))
     checked(instance, plan)
     assert plan.jobs[0].completion_s <= 1000 + 100 + 20 + 1000 + 100
@@ -257,7 +258,7 @@ def test_a_guest_takes_smaller_batches_where_the_memory_is_short() -> None:
         sharing=Sharing(duty=0.3), gpu_memory_gib=10.0, gpu_memory_rates={4.0: 0.6, 5.0: 0.8}
     )
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1, gpu_memory_gib=15.0),)),
+        cluster=one_node(gpus=1, gpu_memory_gib=15.0),
         jobs=tuple(
             Job(id=name, submit_s=submit_s, duration_s=4000.0, profile=profile)
             for name, submit_s in (("host", 0.0), ("guest", 300.0))

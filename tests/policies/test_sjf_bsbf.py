@@ -11,6 +11,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched_solvers.policies.sjf_bsbf import mean_finish_in_turn_s, mean_finish_shared_s
+from tests.clusters import equal_nodes
 from tests.policies.verified import plan_of, times
 from tests.simulate.test_beside import Scripted, begin, beside
 from tests.verified import checked
@@ -113,7 +114,7 @@ def job(name: str, duration_s: float, submit_s: float = 0.0, **change: object) -
 
 
 def test_free_gpus_come_first_then_the_partner_with_the_earlier_mean() -> None:
-    two = tuple(Node(name=f"n{i}", gpus=1, gpu_memory_gib=40.0) for i in range(2))
+    two = equal_nodes(2, gpus=1, gpu_memory_gib=40.0)
     found = plan_of(
         "sjf-bsbf", job("long", 100.0), job("short", 60.0), job("new", 10.0, 1.0), nodes=two
     )

@@ -13,6 +13,7 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation
+from tests.clusters import equal_nodes
 from tests.policies.verified import plan_of, times
 from tests.verified import checked
 
@@ -216,7 +217,7 @@ def memory_heavy(seed: int, jobs: int = 300) -> Instance:
                 profile=profile,
             )
         )
-    nodes = tuple(Node(name=f"n{i}", gpus=4, gpu_memory_gib=16.0) for i in range(16))
+    nodes = equal_nodes(16, gpus=4, gpu_memory_gib=16.0)
     return Instance(name="memory heavy", cluster=Cluster(nodes=nodes), jobs=tuple(found))
 
 

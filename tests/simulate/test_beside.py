@@ -27,6 +27,7 @@ from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
+from tests.clusters import equal_nodes
 from tests.verified import checked
 
 from .free_rows import left_of, own_quotas
@@ -118,11 +119,7 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         assert world.attained_gpu_s(job.id) - earlier == pytest.approx(own, rel=1e-9, abs=1e-3)
 
 
-TWO = Cluster(
-    nodes=tuple(
-        Node(name=f"n{i}", gpu_type="a", gpus=2, gpu_memory_gib=40.0, cpus=8) for i in range(2)
-    )
-)
+TWO = Cluster(nodes=equal_nodes(2, gpu_type="a", gpus=2, gpu_memory_gib=40.0, cpus=8))
 HALF = Profile(name="half", sharing=Sharing(duty=1.0), startup_s=4.0, gpu_memory_gib=20.0)
 
 

@@ -23,6 +23,7 @@ from optsched.plugins.registry import names, policy
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.verified import checked
 
 from .random_instances import instances
@@ -214,7 +215,7 @@ def test_what_periodic_checkpoints_save_from_an_outage() -> None:
 
 
 def test_jobs_wait_for_a_node_to_come_back() -> None:
-    alone = Cluster(nodes=(Node(name="n0", gpus=1),))
+    alone = one_node("n0", gpus=1)
     instance = Instance(
         cluster=alone,
         jobs=(Job(id="j", duration_s=10),),

@@ -28,6 +28,7 @@ from optsched.round.decide import decide
 from optsched.round.verify import verify_round
 from optsched.simulate.run import StalledError, simulate
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.verified import checked
 
 WCT = parse("wct")
@@ -317,7 +318,7 @@ def test_replicas_that_keep_apart_are_on_nodes_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["fifo", "srtf", "las", "optsched"])
 def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
-    one_node = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     replicas = tuple(
         Job(id=f"j{i}", duration_s=10.0 + i, labels=("db",), anti_affinity={"db": "node"})
         for i in range(3)
@@ -331,7 +332,7 @@ def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
         )
         for job in replicas[:2]
     )
-    instance = Instance(cluster=one_node, jobs=replicas, running=running)
+    instance = Instance(cluster=cluster, jobs=replicas, running=running)
     decided = decide(instance, round_s=30.0, budget_s=5.0)
     assert [entry.decision for entry in decided.jobs] == ["continue", "continue", "wait"]
     plan = simulate(instance, policy(name))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, Sharing
+from optsched import Failure, Instance, Job, Outage, Plan, Profile, Sharing
 from optsched.driver.state import Ending
 from optsched.driver.world import World
 from optsched.objectives import parse
@@ -18,6 +18,7 @@ from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.verified import checked
 
 from .free_rows import left_of, own_quotas
@@ -25,7 +26,7 @@ from .sharing_policy import StartsBeside
 from .test_beside import Scripted, begin, gpu_s, sharing_instances
 
 WCT = parse("wct")
-ONE = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1, gpu_memory_gib=40.0),))
+ONE = one_node("n0", gpu_type="a", gpus=1, gpu_memory_gib=40.0)
 BIG = Profile(sharing=Sharing(duty=1.0), startup_s=4.0, gpu_memory_gib=30.0)
 
 

@@ -31,6 +31,7 @@ from optsched.simulate.metrics.use import gpus_held
 from optsched.simulate.run import Simulation
 from optsched.verify import verify
 from optsched.verify_bound import recomputed
+from tests.clusters import equal_nodes
 from tests.verified import checked
 
 WCT = parse("wct")
@@ -190,7 +191,7 @@ class Told:
 
 def test_a_spread_gang_shares_on_each_node_and_loses_one() -> None:
     """`a` on two nodes has a partner on each; when that of `c` is lost it waits, `b` goes on."""
-    nodes = tuple(Node(name=f"n{i}", gpus=2, gpu_memory_gib=16.0) for i in range(2))
+    nodes = equal_nodes(2, gpus=2, gpu_memory_gib=16.0)
     jobs = (sharing_job("a", 4, 0.8), sharing_job("b", 1, 0.7), sharing_job("c", 2, 0.4))
 
     def both(world: World) -> None:

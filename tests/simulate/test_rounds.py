@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Plan
+from optsched import Instance, Job, Plan
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Segment
@@ -15,6 +15,7 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.registry import names, policy
 from optsched.simulate.events import first_round_s
 from optsched.simulate.run import simulate
+from tests.clusters import one_node
 from tests.verified import checked
 
 from .random_instances import instances
@@ -22,7 +23,7 @@ from .sharing_policy import StartsBeside
 from .test_beside import sharing_instances
 
 WCT = parse("wct")
-ONE = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE = one_node("n0", gpus=1)
 
 
 def off_grid_s(instance: Instance, round_s: float, time_s: float) -> float:

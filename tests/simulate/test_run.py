@@ -27,10 +27,11 @@ from optsched.plugins.registry import names, policy, solver
 from optsched.plugins.solver import Report, Request, ignore
 from optsched.simulate.events import Events, Kind
 from optsched.simulate.run import StalledError, simulate
+from tests.clusters import one_node
 from tests.verified import checked
 
 WCT = parse("wct")
-ONE = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1),))
+ONE = one_node("n0", gpu_type="a", gpus=1)
 
 
 def test_events_come_by_time_then_kind_then_sequence() -> None:

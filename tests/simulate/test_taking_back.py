@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node, Profile, Tenant
+from optsched import Cluster, Instance, Job, Profile, Tenant
 from optsched.driver.world import World
 from optsched.model.plan import Plan
 from optsched.objectives import parse
@@ -12,6 +12,7 @@ from optsched.plugins.registry import policy
 from optsched.round.verify_tiers import priority_inversions
 from optsched.simulate.run import simulate
 from optsched_solvers.policies.optsched import Optsched
+from tests.clusters import equal_nodes
 from tests.policies.test_optsched import WCT, crowded
 from tests.verified import checked
 
@@ -36,7 +37,7 @@ def lent(saves_s: float = SAVES_S, **owner: float) -> Instance:
         for k in range(3)
     )
     return Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{k}", gpus=4) for k in range(2))),
+        cluster=Cluster(nodes=equal_nodes(2, gpus=4)),
         tenants=(Tenant(name="a", gpu_quota=4, borrow_gpus=4), Tenant(name="b", gpu_quota=4)),
         jobs=(*borrowed, *owned),
     )

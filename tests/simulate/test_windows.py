@@ -23,6 +23,7 @@ from optsched.plugins.registry import policy
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
+from tests.clusters import equal_nodes
 from tests.policies.test_looking_ahead import drawn
 from tests.verified import checked
 
@@ -198,7 +199,7 @@ def powered(seed: int) -> Instance:
     """Return 16 GPUs of 300 W under a cap that is 25 % lower for three hours, and 60 jobs."""
     rng = random.Random(seed)
     cluster = Cluster(
-        nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=4) for i in range(4)),
+        nodes=equal_nodes(4, gpu_type="a", gpus=4),
         resources={"power_w": 4800.0},
         windows=(Window(from_s=3600.0, to_s=14400.0, name="dim", resources={"power_w": 3600.0}),),
     )

@@ -21,6 +21,7 @@ from optsched.plugins.solver import Report, Request
 from optsched.traces.generate.synth import generate
 from optsched.verify import verify
 from optsched_solvers.cpsat import SOLVER
+from tests.clusters import equal_nodes
 from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, tiny, unrelated
 from tests.simulate.windowed import windowed
 from tests.verified import checked
@@ -310,7 +311,7 @@ def test_swap_rule(
 
 
 def batch(jobs: int) -> Instance:
-    nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
+    nodes = equal_nodes(2, gpus=4)
     return Instance(
         cluster=Cluster(nodes=nodes),
         jobs=tuple(

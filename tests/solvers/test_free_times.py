@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.files.faults import find_faults
-from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.objectives import parse
 from optsched.traces.generate.synth import generate
@@ -23,6 +22,7 @@ from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.plans import plan_of
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate as generate_schedule
+from tests.clusters import one_node
 from tests.oracles import tiny
 from tests.solvers.test_lists import changed
 from tests.verified import checked
@@ -94,7 +94,7 @@ def test_on_one_node_gaps_are_filled_as_by_serial_generation(
     """Single GPUs and gangs that leave none free: a gap of GPUs that end at one time."""
     lengths = [float(length) for _, length, _ in jobs]
     instance = tiny.single_gpu(lengths)
-    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     sized = tuple(
         replace(job, gpus=1 if gpus < 4 else 4, submit_s=float(after))
         for job, (gpus, _, after) in zip(instance.jobs, jobs, strict=True)

@@ -35,6 +35,7 @@ from optsched.objectives import parse, values
 from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import simulate
+from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
 from tests.verified import checked
 
@@ -348,7 +349,7 @@ def test_a_job_shorter_than_a_tick_is_as_fast_as_it_is(objective: str) -> None:
         for job, other in zip(jobs, reversed(jobs), strict=True)
     )
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=1),)),
+        cluster=one_node(gpu_type="a", gpus=1),
         jobs=(*jobs, Job(id="late", submit_s=1e9, weight=0.0, duration_s=2.0)),
         running=pair,
     )
@@ -366,7 +367,7 @@ def test_who_is_nearly_done_after_a_long_past_does_not_blur_who_is_worst_off() -
     """A nanosecond changes the rate of `late` by 5e-3, but never the lowest of all rates."""
     jobs = (Job(id="late", duration_s=1.65e8), Job(id="other", duration_s=2000.0))
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=1),)),
+        cluster=one_node(gpu_type="a", gpus=1),
         jobs=jobs,
         suspended=(Suspended(job="late", remaining_s=6.0),),
     )
