@@ -110,7 +110,7 @@ def run(case: Case, parts: bool = False) -> dict[str, float]:
     start_s = time.process_time()
     simulation = Simulation(instance, policy)
     if parts:
-        shares, decisions = clocked(policy, "shares"), clocked(policy, "decide")
+        shares, decisions = clocked(policy, "allocation"), clocked(policy, "decide")
         moves = [clocked(simulation.world, name) for name in ("start", "preempt")]
     simulation.run()
     cpu_s = time.process_time() - start_s
