@@ -290,6 +290,12 @@ class JobState:
         run.stops_s = run.end_s = now_s + hold_to_save_s(self.job)
         return run.stops_s
 
+    def loses_s(self, now_s: float) -> float:
+        """Return the reference work that preempting the job now would lose, if it runs."""
+        if self.run is None or self.run.stopped_s is not None:
+            return 0.0
+        return self._lost_s(now_s, self.attempt_left_s(now_s), saves=True)
+
     def crash(self, now_s: float) -> None:
         """Lose the node, and with it what no checkpoint holds."""
         run = self.run

@@ -176,6 +176,28 @@ def test_a_pair_of_which_one_moves_is_a_pair_no_more() -> None:
     assert np.isfinite(ends).all()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_victim_loses_is_foretold_where_it_starts_again(at_once: bool) -> None:
+    """At the rate that it has there, whether the trial starts it or the list rule does."""
+    profile = Profile(rate={"a": 1.0, "b": 0.5}, checkpoint_every_s=60.0)
+    nodes = (Node(name="n0", gpus=1, gpu_type="a"), Node(name="n1", gpus=1, gpu_type="b"))
+    jobs = tuple(Job(id=name, duration_s=100.0, profile=profile) for name in "xy")
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
+    world.advance()
+    fast, slow = world.options("x")
+    here, there = (world.free.layout.alone(i, 1, 0) for i in range(2))
+    world.start("x", fast, here)
+    world.go_on_to(10.0)
+    trial = Trial(world)
+    trial.preempt("x")
+    trial.start("y", fast, here)
+    if at_once:
+        trial.start("x", slow, there)
+    playouts = Playouts(world, WCT)
+    ends_s = playouts.completions_s(trial)
+    assert [ends_s[playouts.place[name]] for name in "xy"] == [210.0, 110.0]
+
+
 def test_what_a_trial_has_started_leaves_less_room_beside_others() -> None:
     profile = Profile(sharing=Sharing(duty=0.5), cpus_per_gpu={2: 1.0})
     instance = Instance(
