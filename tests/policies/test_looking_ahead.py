@@ -17,7 +17,7 @@ from optsched.driver.snapshot import snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.view import PolicyError
 from optsched.driver.world import World
-from optsched.model.cluster import Cluster, Node
+from optsched.model.cluster import Cluster, Node, Window
 from optsched.model.instance import Instance
 from optsched.model.job import Job
 from optsched.model.profile import Profile, Sharing
@@ -501,6 +501,16 @@ def test_the_gap_of_the_plan_counts_fairness_among_the_jobs_that_are_here() -> N
     policy = Optsched(Optsched.Options(prove=True), parse("ftf"))
     simulate(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=tuple(jobs)), policy)
     assert policy.rounds[0].plan_gap == pytest.approx(0.5)
+
+
+def test_no_gap_is_told_of_a_plan_that_may_come_otherwise() -> None:
+    """A window is to come: when those that it stops would go on is only guessed."""
+    jobs = tuple(Job(id=name, duration_s=100.0) for name in "ab")
+    window = Window(nodes=("n",), from_s=150.0, to_s=160.0)
+    there = Cluster(nodes=(Node(name="n", gpus=1),), windows=(window,))
+    policy = Optsched(Optsched.Options(prove=True), WCT)
+    simulate(Instance(cluster=there, jobs=jobs), policy)
+    assert policy.rounds[0].plan_gap is None
 
 
 def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:
