@@ -1,12 +1,18 @@
 """The search that knows which jobs will come."""
 
+import pytest
+
+from benchmarks import clairvoyant
 from benchmarks.clairvoyant import Clairvoyant, mean_jct_s, outline, row
 from optsched import Cluster, Instance, Job, Node
 from optsched.plugins import registry
 from optsched.simulate.run import simulate
 
 
-def test_a_long_job_waits_for_a_short_one_that_is_still_to_come() -> None:
+def test_a_long_job_waits_for_a_short_one_that_is_still_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clairvoyant, "FIRST_S", 0.1)
     instance = Instance(
         cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
         jobs=(

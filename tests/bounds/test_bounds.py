@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds import Bound, all_bounds, best_bounds, lower_bounds
@@ -22,8 +22,8 @@ from tests.oracles import brute_force, edd, mcnaughton, preemptive, smith, srpt,
 from tests.oracles.tiny import single_gpu
 
 GOALS = (*TERMS, "tail:0.5", "deadline,wct", "0.5*wct+2*cost")
-SMALL = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+SMALL = settings(max_examples=150)
+MANY = settings(max_examples=500)
 
 
 def value_of(instance: Instance, goal: str) -> float:

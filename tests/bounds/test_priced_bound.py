@@ -10,12 +10,13 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds import lower_bounds, priced_bound
 from optsched.bounds.deadlines import Deadlines
 from optsched.bounds.market import Alternative, Buyer, Market, market
+from optsched.bounds.master import Master
 from optsched.bounds.priced import Prices
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
@@ -37,7 +38,7 @@ from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
 
 WCT, MAKESPAN, FTF = parse("wct"), parse("makespan"), parse("ftf")
-RANDOM = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=25)
 MANY = settings(RANDOM, max_examples=500)
 STEPS = 12
 
@@ -487,6 +488,17 @@ def test_the_search_is_worth_it_and_repeats_itself() -> None:
     assert bound.value > 1.05 * known
     assert dump_certificate(priced_bound(instance, WCT, 40)[1]) == dump_certificate(certificate)
     assert priced_bound(instance, WCT, 0)[0].value <= bound.value
+
+
+def test_a_simplex_method_that_cycles_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = crowded()
+    found = priced_bound(instance, WCT, 12)[1].value
+    ends = Master._ends
+    monkeypatch.setattr(Master, "_ends", lambda master, how: bool(how) and ends(master, how))
+    assert priced_bound(instance, WCT, 12)[1].value == pytest.approx(found, rel=0.02)
+    monkeypatch.setattr(Master, "_ends", ends)
+    monkeypatch.setattr("optsched.bounds.master.MOST_ITERATIONS", 1)
+    assert priced_bound(instance, WCT, 12)[1].value < 0.99 * found
 
 
 @pytest.mark.parametrize("goal", ["tardiness", "wct,makespan", "2*wct", "wct+makespan"])

@@ -107,7 +107,7 @@ def test_a_round_starts_those_that_came_first(solver: str) -> None:
 
 
 @given(seed=st.integers(0, 1000), policy=st.sampled_from(registry.names("policies")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_how_jobs_are_listed_plays_no_role(seed: int, policy: str) -> None:
     rng = random.Random(seed)
     jobs = [

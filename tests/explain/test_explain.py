@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node, Tenant
@@ -298,7 +298,7 @@ def check_numbers(one: Explanation) -> None:
 
 
 @given(rounds(), st.sampled_from(["wct", "tardiness", "maxmin", "ftf", "energy", "deadline,wct"]))
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 def test_explanations_of_random_rounds_add_up_and_are_true(
     instance: Instance, objective: str
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Elastic, Instance, Job, Mode, Node, Profile, Sharing, Solution
@@ -702,7 +702,7 @@ def test_hostlists_that_are_malformed(expression: str, says: str) -> None:
         expand_hostlist(expression)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(
@@ -991,7 +991,7 @@ def test_lists_and_dicts_are_taken_and_ranges_of_names_are_not() -> None:
 
 
 @given(instances())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 def test_texts_and_checks_that_are_kept_change_nothing(first: Instance) -> None:
     texts, sound = Texts(), Sound()
     heavier = tuple(replace(job, weight=job.weight + 1.0) for job in first.jobs[:1])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 
 from optsched import (
     Cluster,
@@ -43,7 +43,7 @@ from tests.plan_cases import contended, place
 from tests.simulate.random_instances import instances
 
 WCT = parse("wct")
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+SLOW = settings(max_examples=60)
 RACKS = tuple(Node(name=f"n{i}", gpus=4, rack=f"r{i // 2}", memory_gbps=20.0) for i in range(4))
 CLUSTER = Cluster(nodes=RACKS, rack_uplink_gbps={"r0": 10.0}, uplinks="shared")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -40,7 +40,6 @@ from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
 
 WCT = parse("wct")
-RANDOM = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 NODES = (
     Node(name="f0", gpu_type="fast", gpus=2, rack="r0", gpu_price_per_h=4.0),
@@ -287,7 +286,7 @@ def gangs(draw: Any) -> Instance:
     return instance
 
 
-@settings(RANDOM, max_examples=60)
+@settings(max_examples=60)
 @given(
     instance=st.one_of(gangs(), instances().map(wider)),
     seed=st.integers(0, 10**6),
@@ -308,7 +307,7 @@ def test_plans_are_sound_and_no_bound_is_above_them(
         assert bound.value <= report.values[0] + slack, (goal, bound)
 
 
-@settings(RANDOM, max_examples=40)
+@settings(max_examples=40)
 @given(
     instance=st.one_of(gangs(), instances().map(wider)),
     seed=st.integers(0, 10**6),

@@ -186,7 +186,7 @@ def run_s(cluster: Cluster, job: Job, mode: Mode, placement: tuple[Slot, ...]) -
     return end_s if verify(instance, plan, MAKESPAN).ok else None
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(clusters(), jobs())
 def test_the_fastest_option_is_the_fastest_way_of_all(cluster: Cluster, job: Job) -> None:
     found = Catalogue.of(cluster).options(job)
@@ -200,7 +200,7 @@ def test_the_fastest_option_is_the_fastest_way_of_all(cluster: Cluster, job: Job
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(clusters(), jobs())
 def test_every_option_can_be_run_at_its_rate_or_faster(cluster: Cluster, job: Job) -> None:
     reach = {"node": 0, "rack": 1, "cluster": 2}
@@ -216,7 +216,7 @@ def test_every_option_can_be_run_at_its_rate_or_faster(cluster: Cluster, job: Jo
         assert reach[option.spread] in (0, 1, 2) and option.rate > 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(clusters(), jobs())
 def test_room_agrees_with_the_largest_gangs(cluster: Cluster, job: Job) -> None:
     for mode in base_modes(cluster, job):

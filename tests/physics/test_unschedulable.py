@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Elastic, Job, Locality, Mode, Node, Profile, Tenant
@@ -248,7 +248,7 @@ def demands(draw: Any) -> tuple[Cluster, tuple[Tenant, ...], Job]:
 
 
 @given(demands())
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 def test_never_is_having_no_pattern(asked: tuple[Cluster, tuple[Tenant, ...], Job]) -> None:
     cluster, tenants, found = asked
     reason = why_never(Catalogue.of(cluster, tenants), found)

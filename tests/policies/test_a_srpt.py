@@ -4,7 +4,7 @@ by hand."""
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Locality, Mode, Node, Profile, Running, Slot
@@ -28,7 +28,6 @@ FOUR = (Node(name="n0", gpus=4),)
         max_size=12,
     )
 )
-@settings(deadline=None)
 def test_the_virtual_machine_is_the_preemptive_optimum(jobs: list[tuple[float, float]]) -> None:
     machine = VirtualMachine(0.0)
     arrivals = sorted((release_s, i, work_s) for i, (work_s, release_s) in enumerate(jobs))
@@ -136,11 +135,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
 
 
 @given(instance=instances(), early=st.sampled_from(["no", "yes"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, early: str) -> None:
     plan = simulate(instance, policy("a-srpt", options={"early": early, "tau": "3s"}))
     report = verify(instance, plan, parse("wct"))

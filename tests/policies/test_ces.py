@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node
@@ -151,11 +151,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
 
 
 @given(instance=instances(), order=st.sampled_from(["fifo", "backfill"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, order: str) -> None:
     plan = simulate(instance, policy("ces", options={"buffer": "0", "boot": "2s", "order": order}))
     report = verify(instance, plan, parse("wct"))

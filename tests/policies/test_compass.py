@@ -3,7 +3,7 @@
 import random
 from statistics import fmean
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, Node, Profile
 from optsched.objectives import parse
@@ -145,11 +145,7 @@ def test_queries_are_answered_sooner_than_first_in_first_out() -> None:
 
 
 @given(instance=instances())
-@settings(
-    deadline=None,
-    max_examples=15,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=15)
 def test_ranks_never_rise_along_a_chain(instance: Instance) -> None:
     world = VirtualWorld(instance)
     world.advance()

@@ -55,7 +55,7 @@ def test_communication_hides_under_the_others_computation() -> None:
         st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=12
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_matching_is_the_best_of_all(edges: list[tuple[int, int, int]]) -> None:
     weights = {(f"w{i}", f"r{j}"): float(weight) for i, j, weight in edges}
     found = heaviest_matching(weights)

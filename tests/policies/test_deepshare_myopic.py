@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Placement, Profile, Running, Slot
@@ -17,7 +17,7 @@ from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.deepshare_myopic import DeepShareMyopic, Utilisation, reward
 from tests.policies.congested import congested, run
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=80)
+SLOW = settings(max_examples=80)
 Held = list[tuple[Job, Mode, Placement]]
 
 

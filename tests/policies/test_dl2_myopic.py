@@ -50,7 +50,7 @@ def test_the_reward_is_epochs_run_by_all_epochs() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_allocation_is_the_best_there_is(data: st.DataObject) -> None:
     types = data.draw(st.sampled_from([("a",), ("a", "b")]))
     nodes = tuple(Node(name=f"n{t}", gpu_type=t, gpus=data.draw(st.integers(1, 5))) for t in types)

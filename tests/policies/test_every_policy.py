@@ -1,7 +1,7 @@
 """Every policy, on random instances that use everything: sound plans, the same every time."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Instance
 from optsched.objectives import parse
@@ -12,14 +12,11 @@ from tests.simulate.random_instances import instances
 from tests.simulate.windowed import windowed
 
 WCT = parse("wct")
-SLOW_DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 
 
 @pytest.mark.parametrize("name", names("policies"))
 @given(instance=instances() | windowed())
-@settings(SLOW_DATA, max_examples=12)
+@settings(max_examples=12)
 def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     check(name, instance)
 
@@ -27,7 +24,7 @@ def test_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names("policies"))
 @given(instance=instances() | windowed())
-@settings(SLOW_DATA, max_examples=400)
+@settings(max_examples=400)
 def test_many_plans_are_sound_and_reproducible(name: str, instance: Instance) -> None:
     check(name, instance)
 

@@ -90,7 +90,7 @@ def first_gpus(instance: Instance, **options: str) -> dict[str, int]:
         max_size=3,
     )
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @pytest.mark.parametrize("choice", ["greedy", "exact"])
 def test_where_each_worker_gains_less_the_greedy_is_the_optimum(
     choice: str, jobs: list[tuple[list[float], float, float]]
@@ -116,7 +116,7 @@ CHOICES = st.lists(
     b=st.integers(0, 5),
     one=st.booleans(),
 )
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_the_choice_for_a_slot_is_exact(
     choices: list[list[tuple[str, int, float]]], a: int, b: int, one: bool
 ) -> None:

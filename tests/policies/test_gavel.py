@@ -91,7 +91,7 @@ def programs(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_optimum_is_that_of_another_solver(program: tuple[np.ndarray, ...]) -> None:
     _, gpus, count, workers = program
     found, best = solve(*program), glop(*program)
@@ -103,7 +103,7 @@ def test_the_optimum_is_that_of_another_solver(program: tuple[np.ndarray, ...]) 
 
 
 @given(programs())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_equal_jobs_may_be_one_kind_or_many(program: tuple[np.ndarray, ...]) -> None:
     rate, gpus, count, workers = program
     times = count.astype(int)

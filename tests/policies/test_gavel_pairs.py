@@ -4,7 +4,7 @@ with its options."""
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, JobPlan, Node
 from optsched.errors import InputError
@@ -139,11 +139,7 @@ def simulated(instance: Instance, name: str, options: dict[str, str]) -> Plan:
     ],
 )
 @given(instance=instances())
-@settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=6)
 def test_plans_with_options_are_sound_and_reproducible(
     name: str, options: dict[str, str], instance: Instance
 ) -> None:

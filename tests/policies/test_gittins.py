@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node
@@ -42,7 +42,7 @@ def defined(services: list[float], attained: float, step: float) -> float:
     attained=st.integers(0, 70).map(float),
     step=st.integers(1, 40).map(float),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_index_is_that_of_the_definition(
     services: list[float], attained: float, step: float
 ) -> None:
@@ -127,11 +127,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
 
 
 @given(instance=instances(), step=st.sampled_from(["2", "15"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None:
     rule = policy("gittins", options={"step": step})
     assert isinstance(rule, Gittins)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -62,7 +62,6 @@ def completions(instance: Instance, name: str) -> list[float]:
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 60).map(float)), min_size=1, max_size=12))
-@settings(deadline=None)
 def test_srtf_on_one_gpu_is_the_preemptive_optimum(jobs: list[tuple[float, float]]) -> None:
     instance = Instance(
         cluster=ONE_GPU,
@@ -74,7 +73,6 @@ def test_srtf_on_one_gpu_is_the_preemptive_optimum(jobs: list[tuple[float, float
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 9).map(float)), min_size=1, max_size=12))
-@settings(deadline=None)
 def test_wspt_on_one_gpu_is_smiths_rule(jobs: list[tuple[float, float]]) -> None:
     instance = Instance(
         cluster=ONE_GPU,
@@ -86,7 +84,6 @@ def test_wspt_on_one_gpu_is_smiths_rule(jobs: list[tuple[float, float]]) -> None
 
 
 @given(st.lists(TIMES, min_size=1, max_size=12))
-@settings(deadline=None)
 def test_sjf_on_one_gpu_is_shortest_processing_time(durations: list[float]) -> None:
     instance = Instance(
         cluster=ONE_GPU, jobs=tuple(Job(id=f"j{i}", duration_s=p) for i, p in enumerate(durations))
@@ -139,11 +136,7 @@ def test_backfill_puts_a_long_job_where_the_head_does_not_need_it() -> None:
 
 
 @given(instance=instances(held=False))
-@settings(
-    deadline=None,
-    max_examples=50,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=50)
 def test_backfill_never_delays_the_first_job_that_waits(instance: Instance) -> None:
     # Run times do not depend on who else runs: no shared channels, no caches. Else the rule
     # promises nothing.

@@ -69,7 +69,7 @@ class ListRule:
                 world.start(job, *fit)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6), cost_s=st.sampled_from([0.0, 30.0, 300.0]), begun=st.integers(0, 12)
 )
@@ -88,7 +88,7 @@ def test_a_playout_completes_jobs_when_the_simulator_does(
     assert np.allclose(foretold, [ends[job] for job in places], atol=1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     cost_s=st.sampled_from([0.0, 30.0, 300.0]),
@@ -330,7 +330,7 @@ class Following(ListRule):
             world.wake_at(next_s)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=SEEDS, cost_s=COSTS_S, begun=st.integers(0, 12))
 def test_a_plan_that_is_found_comes_true_and_is_no_worse_than_its_outline(
     seed: int, cost_s: float, begun: int
@@ -439,7 +439,7 @@ def test_while_nobody_comes_no_plan_is_worse_than_the_last(seed: int, cost_s: fl
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=SEEDS, cost_s=st.sampled_from([30.0, 300.0]))
 def test_of_many_plans_none_is_worse_than_the_last(seed: int, cost_s: float) -> None:
     check_that_plans_get_no_worse(seed, cost_s)

@@ -3,7 +3,7 @@
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, JobPlan, Locality, Mode, Node, Profile, Running, Slot
@@ -181,11 +181,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
     interval=st.sampled_from(["1s", "7s"]),
     place=st.sampled_from(["packed", "emptiest"]),
 )
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_intervals(
     instance: Instance, interval: str, place: str
 ) -> None:

@@ -2,7 +2,7 @@
 delay, by hand."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -220,11 +220,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
 
 
 @given(instance=instances(), reclaim=st.sampled_from(["0", "0.5"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, reclaim: str) -> None:
     plan = simulate(
         instance, policy("philly", options={"tau": "2s", "reclaim": reclaim, "retries": "0"})

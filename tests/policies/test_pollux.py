@@ -115,7 +115,7 @@ def within(given: tuple[Parts, ...], quotas: tuple[Quota, ...]) -> bool:
 
 
 @given(drawn=states())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_it_is_the_best_of_all_allocations(drawn: tuple[State, tuple[Quota, ...]]) -> None:
     state, quotas = drawn
     ways: list[Parts] = [
@@ -315,7 +315,7 @@ def charge(found: Performance, seen: list[Seen]) -> float:
 
 
 @given(seed=st.integers(0, 1000))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_no_parameters_nearby_fit_better(seed: int) -> None:
     draw = np.random.default_rng(seed)
     by = Performance(*(np.array(TRUE) * draw.uniform(0.5, 2.0, 7)))._replace(overlap=1.5)

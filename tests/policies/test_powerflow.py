@@ -65,7 +65,7 @@ def problems(draw: st.DrawFn) -> tuple[list[list[Way]], list[int]]:
 
 
 @given(problem=problems())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_exact_is_the_best_of_all_and_no_worse_than_the_greedy(
     problem: tuple[list[list[Way]], list[int]],
 ) -> None:

@@ -74,7 +74,7 @@ def job_of(row: Row, job_id: str = "j") -> Job:
         st.just(1.0),
     ),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_rolling_estimate_is_that_of_the_public_code(rows: list[Row], new: Row) -> None:
     rolling = RollingGpuTime()
     for row in rows:
@@ -87,7 +87,7 @@ def test_the_rolling_estimate_is_that_of_the_public_code(rows: list[Row], new: R
 
 
 @given(names=st.lists(st.text("abc1", max_size=6), max_size=30, unique=True), name=st.text("abc1"))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_close_matches_are_those_of_difflib(names: list[str], name: str) -> None:
     assert close_matches(name, names) == difflib.get_close_matches(name, names, n=2, cutoff=0.6)
 

@@ -100,7 +100,7 @@ def effect(
 
 
 @given(free=st.lists(st.integers(1, 4), min_size=1, max_size=5), gpus=st.integers(1, 9))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_ways_against_brute_force(free: list[int], gpus: int) -> None:
     per_node, counts = 4, tuple((n, free.count(n)) for n in (4, 3, 2, 1) if n in free)
     first, second = shapes(counts, gpus, per_node)
@@ -159,7 +159,7 @@ def program(
     gpus=st.integers(2, 7),
     after=st.integers(1, 5),
 )
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_the_mapping_solves_the_program(free: list[int], gpus: int, after: int) -> None:
     by_free = {n: [i for i, one in enumerate(free) if one == n] for n in (4, 3, 2, 1) if n in free}
     first, second = shapes(tuple((n, len(nodes)) for n, nodes in by_free.items()), gpus, 4)

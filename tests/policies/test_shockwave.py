@@ -73,7 +73,7 @@ def published_left_s(schedule: Sequence[int], epoch_s: dict[int, float], progres
     at=st.integers(0, 30),
     again=st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_predictor_is_the_published_one(lengths: list[int], at: int, again: bool) -> None:
     epoch_s = {32: 100.0, 64: 70.0, 128: 50.0}
     sizes = [32, 64, 32 if again else 128, 64]
@@ -112,7 +112,7 @@ def markets(draw: st.DrawFn) -> list[Bidder]:
 
 
 @given(jobs=markets(), gpus=st.integers(1, 4), window=st.integers(1, 4))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_program_finds_the_best_rounds(jobs: list[Bidder], gpus: int, window: int) -> None:
     every = itertools.product(range(window + 1), repeat=len(jobs))
     best = max(
@@ -134,7 +134,7 @@ def test_what_fairness_asks_for_is_given_or_refused() -> None:
 
 
 @given(jobs=markets(), gpus=st.integers(1, 4), data=st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_rounds_are_placed_where_most_fit_and_the_urgent_come_first(
     jobs: list[Bidder], gpus: int, data: st.DataObject
 ) -> None:

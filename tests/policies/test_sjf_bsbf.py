@@ -88,7 +88,7 @@ def mean_completion_s(plan: Plan) -> float:
     running_s=st.floats(6.0, 100.0),
     rates=st.tuples(*[st.floats(0.2, 1.0)] * 2),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_shares_where_the_simulated_pair_is_done_earlier_on_average(
     new_s: float, running_s: float, rates: tuple[float, float]
 ) -> None:

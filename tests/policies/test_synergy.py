@@ -235,7 +235,7 @@ GANGS = st.tuples(st.sampled_from([1, 1, 2, 4]), LEVELS)
 
 
 @given(jobs=st.lists(GANGS, min_size=1, max_size=4), cores=st.integers(3, 60))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_the_program_is_solved_exactly(
     jobs: list[tuple[int, dict[int, float]]], cores: int
 ) -> None:
@@ -274,7 +274,7 @@ def crowds(draw: st.DrawFn) -> tuple[tuple[Node, ...], tuple[Job, ...]]:
 
 @pytest.mark.parametrize("name", ["synergy-tune", "synergy-opt"])
 @given(crowd=crowds())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_whoever_fits_the_gpus_runs_and_nobody_is_below_its_share(
     name: str, crowd: tuple[tuple[Node, ...], tuple[Job, ...]]
 ) -> None:

@@ -62,7 +62,7 @@ def test_who_runs_stays_where_it_is_as_others_come_before_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_names_keep_as_many_jobs_as_any(moves: list[tuple[int, int]]) -> None:
     """Single GPUs that run on one node and are placed on another, against all exchanges of
     nodes."""

@@ -4,7 +4,7 @@ import math
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
@@ -35,7 +35,7 @@ def best(bids: list[Bid], gpus: int) -> float:
     asked=st.lists(st.tuples(st.integers(0, 5), st.floats(0.01, 3.0)), min_size=1, max_size=7),
     gpus=st.integers(0, 9),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_winners_maximise_the_product_and_pay_what_they_take_from_others(
     asked: list[tuple[int, float]], gpus: int
 ) -> None:
@@ -122,11 +122,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
 
 
 @given(instance=instances(), lease=st.sampled_from(["2s", "8s"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, lease: str) -> None:
     plan = simulate(instance, policy("themis", options={"lease": lease, "fairness": "0.5"}))
     report = verify(instance, plan, parse("wct"))

@@ -4,7 +4,7 @@ import json
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Locality, Node, Profile
@@ -202,11 +202,7 @@ def test_bad_options_are_named(options: dict[str, str]) -> None:
     promote=st.sampled_from(["0", "0.5", "2"]),
     place=st.sampled_from(["packed", "emptiest"]),
 )
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_queues(instance: Instance, promote: str, place: str) -> None:
     options = {"thresholds": "3,20", "promote": promote, "place": place}
     plan = simulate(instance, policy("tiresias", options=options))

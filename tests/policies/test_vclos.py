@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
@@ -17,7 +17,7 @@ from tests.policies.congested import congested, mean_jct_s, run
 from tests.policies.verified import where
 from tests.simulate.random_instances import instances
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+SLOW = settings(max_examples=60)
 
 
 @given(st.lists(st.integers(0, 9), max_size=7), st.integers(1, 30))

@@ -6,7 +6,7 @@ from itertools import combinations
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
@@ -21,9 +21,6 @@ from optsched_solvers.policies.xion import Later, Victim, cheapest
 from tests.policies.verified import plan_of, times
 
 ONE = (Node(name="n0", gpus=1),)
-QUICK = settings(
-    deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
-)
 WORK, COST = st.integers(1, 60).map(float), st.integers(0, 12).map(float)
 
 
@@ -43,7 +40,7 @@ def held(job: str, node: str, gpus: int, left_s: float) -> Running:
 
 
 @given(left_s=WORK, work_s=WORK, pause_s=COST, load_w_s=COST, startup_s=COST, restore_s=COST)
-@settings(QUICK, max_examples=150)
+@settings(max_examples=150)
 def test_a_single_victim_is_preempted_exactly_where_it_pays(
     left_s: float,
     work_s: float,
@@ -78,7 +75,7 @@ def test_a_single_victim_is_preempted_exactly_where_it_pays(
 
 
 @given(lefts_s=st.lists(WORK, min_size=2, max_size=4), work_s=WORK, pause_s=COST, load_s=COST)
-@settings(QUICK, max_examples=100)
+@settings(max_examples=100)
 def test_a_gang_of_victims_pays_for_all_of_them(
     lefts_s: list[float], work_s: float, pause_s: float, load_s: float
 ) -> None:
@@ -116,7 +113,7 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     spread=st.booleans(),
     finish_s=WORK,
 )
-@settings(QUICK, max_examples=30)
+@settings(max_examples=30)
 def test_the_victims_are_the_cheapest_of_all_subsets(
     jobs: list[tuple[int, int, float, float]], gpus: int, spread: bool, finish_s: float
 ) -> None:
@@ -173,7 +170,7 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
     ),
     nodes=st.integers(1, 3),
 )
-@settings(QUICK, max_examples=80)
+@settings(max_examples=80)
 def test_without_overheads_it_makes_the_plan_of_srtf(
     jobs: list[tuple[float, float, int]], nodes: int
 ) -> None:

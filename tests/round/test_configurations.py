@@ -27,7 +27,6 @@ from optsched_solvers.price.units import Gathering, Unit
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_knapsacks import wish_of
 from .test_solvers_agree import OBJECTIVES, at_least, model_of
 
@@ -63,7 +62,7 @@ def check_bounds(instance: Instance, price: float | None, most: int) -> None:
 PRICES = st.sampled_from([None, None, 0.0, 0.1, 3.0])
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES), PRICES)
 def test_no_real_round_beats_a_bound_of_configurations(
     instance: Instance, price: float | None
@@ -72,13 +71,13 @@ def test_no_real_round_beats_a_bound_of_configurations(
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=1000)
+@settings(max_examples=1000)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES), PRICES)
 def test_the_same_of_many_rounds(instance: Instance, price: float | None) -> None:
     check_bounds(instance, price, 100_000)
 
 
-@settings(PATIENT, max_examples=12)
+@settings(max_examples=12)
 @given(rounds(most_jobs=12), st.sampled_from(OBJECTIVES))
 def test_each_packing_is_accepted(instance: Instance, objective: str) -> None:
     model = model_of(instance, objective)

@@ -11,13 +11,12 @@ from optsched.round.build import build
 from optsched.round.decide import decide
 
 from .random_rounds import rounds
-from .settings import PATIENT
 
 pytestmark = pytest.mark.usefixtures("in_one_tier")
 WCT = parse("wct")
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(rounds(most_jobs=6, most_nodes=4))
 def test_the_best_round_is_as_good_without_them(instance: Instance) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,6 @@ from optsched_solvers.price.neighbourhoods import Neighbourhoods
 from tests.oracles.round_brute_force import best_round
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_price_search import request_of
 from .test_solvers_agree import OBJECTIVES, model_of
 
@@ -34,7 +33,7 @@ def improved(packing: Packing) -> list[Packing]:
     return [packing, *search.better(lambda: 60.0)]
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(rounds(most_jobs=12), st.sampled_from([1, 2, 4]), st.sampled_from(OBJECTIVES))
 def test_each_packing_is_better_and_accepted(
     instance: Instance, nodes: int, objective: str
@@ -76,7 +75,7 @@ def on_few_nodes(draw: st.DrawFn) -> Instance:
     return Instance(cluster=Cluster(nodes=tuple(nodes)), jobs=jobs)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(on_few_nodes())
 def test_no_round_is_better_where_few_nodes_are_all(instance: Instance) -> None:
     model = model_of(instance)

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, Mode, Node, Running, Slot, Tenant, files
 from optsched.errors import InputError
@@ -28,7 +28,7 @@ def text() -> str:
 
 
 @given(rounds())
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 def test_what_is_written_is_read_back_byte_for_byte(instance: Instance) -> None:
     solution = decide(instance, budget_s=5.0)
     written = dump_round(solution)

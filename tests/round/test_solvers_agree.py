@@ -21,7 +21,6 @@ from optsched.round.verify import verify_round
 from optsched_solvers.native.highs import maximise
 
 from .random_rounds import rounds
-from .settings import PATIENT
 
 pytestmark = pytest.mark.usefixtures("in_one_tier")
 SAME = 1e-9
@@ -47,7 +46,7 @@ def model_of(instance: Instance, objective: str = "wct") -> RoundModel:
     return build(instance, parse(objective), 10.0)
 
 
-@settings(PATIENT, max_examples=50)
+@settings(max_examples=50)
 @given(rounds(), st.sampled_from(OBJECTIVES))
 def test_all_solvers_agree(instance: Instance, objective: str) -> None:
     found = [decided(instance, objective, solver) for solver in ("price", "highs", "milp")]
@@ -57,7 +56,7 @@ def test_all_solvers_agree(instance: Instance, objective: str) -> None:
         assert all(at_least(one.value, best) for one in found)
 
 
-@settings(PATIENT, max_examples=70)
+@settings(max_examples=70)
 @given(rounds(most_jobs=14), st.sampled_from(OBJECTIVES))
 def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objective: str) -> None:
     model = model_of(instance, objective)
@@ -69,7 +68,7 @@ def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objec
         assert at_least(found.bound, outcome.value)
 
 
-@settings(PATIENT, max_examples=70)
+@settings(max_examples=70)
 @given(rounds(most_jobs=14), st.data())
 def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> None:
     model = model_of(instance)
@@ -87,7 +86,7 @@ def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> Non
     assert at_least(model.bound(prices), maximise(program(model), 60.0).value)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(rounds(most_jobs=14))
 def test_a_decided_round_respects_every_row(instance: Instance) -> None:
     found = decided(instance, "wct", "price")
@@ -108,7 +107,7 @@ def test_a_resource_may_be_called_what_nodes_have(name: str, solver: str) -> Non
 
 @pytest.mark.parametrize("solver", ["price", "highs"])
 def test_same_input_same_output(solver: str) -> None:
-    @settings(PATIENT, max_examples=15)
+    @settings(max_examples=15)
     @given(rounds(most_jobs=14))
     def check(instance: Instance) -> None:
         one, two = decided(instance, "wct", solver), decided(instance, "wct", solver)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -34,9 +34,6 @@ from .random_instances import instances
 from .sharing_policy import StartsBeside
 
 WCT = parse("wct")
-SLOW_DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 PAIRS = (
     Sharing(duty=0.3),
     Sharing(duty=0.9),
@@ -82,7 +79,7 @@ def gpu_s(plan: Plan) -> float:
 
 
 @given(instance=sharing_instances(), round_s=st.sampled_from([None, None, 5.0]))
-@settings(SLOW_DATA, max_examples=80)
+@settings(max_examples=80)
 def test_plans_are_sound_and_conserve_gpu_time_and_work(
     instance: Instance, round_s: float | None
 ) -> None:

@@ -26,7 +26,7 @@ from optsched.verify import verify
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
-from .test_beside import SLOW_DATA, sharing_instances
+from .test_beside import sharing_instances
 
 WCT = parse("wct")
 SIMPLE = tuple(
@@ -117,7 +117,7 @@ def run(instance: Instance, made: Policy, **settings_: Any) -> Record | None:
     name=st.sampled_from(SIMPLE),
     round_s=st.sampled_from([None, 7.3]),
 )
-@settings(SLOW_DATA, max_examples=150)
+@settings(max_examples=150)
 def test_plans_are_sound_and_nothing_is_lost(
     instance: Instance, name: str, round_s: float | None
 ) -> None:
@@ -127,7 +127,7 @@ def test_plans_are_sound_and_nothing_is_lost(
 
 
 @given(instance=disturbed(sharing_instances()))
-@settings(SLOW_DATA, max_examples=60)
+@settings(max_examples=60)
 def test_pairs_too(instance: Instance) -> None:
     record = run(instance, StartsBeside())
     if record is not None:
@@ -135,7 +135,7 @@ def test_pairs_too(instance: Instance) -> None:
 
 
 @given(instance=disturbed(instances()))
-@settings(SLOW_DATA, max_examples=25)
+@settings(max_examples=25)
 def test_the_flagship_too(instance: Instance) -> None:
     record = run(instance, policy("optsched"))
     if record is not None:
@@ -143,7 +143,7 @@ def test_the_flagship_too(instance: Instance) -> None:
 
 
 @given(instance=disturbed(instances()), name=st.sampled_from(SIMPLE), after=st.integers(1, 12))
-@settings(SLOW_DATA, max_examples=40)
+@settings(max_examples=40)
 def test_taken_up_again_it_goes_on_as_if_nothing_had_been(
     instance: Instance, name: str, after: int
 ) -> None:

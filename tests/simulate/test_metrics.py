@@ -568,7 +568,7 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
     return "price"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(simulations())
 def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> None:
     record, _ = case
@@ -601,7 +601,7 @@ def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> No
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(simulations())
 def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     record, incidents = case
@@ -668,7 +668,7 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     json.dumps(total, allow_nan=False)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(instances(held=False))
 def test_finish_time_fairness_is_that_of_the_objective(instance: Instance) -> None:
     try:

@@ -1,7 +1,7 @@
 """Model caches in a simulation: who fetches, and that the verifier's own replay agrees."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Outage, Profile, Running, Slot
@@ -104,7 +104,7 @@ def test_a_model_has_one_size() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_starts_at_one_instant_and_any_order_of_calls(data: st.DataObject) -> None:
     """Whatever starts when, in whatever order the policy says so: against a replay in the order of
     jobs."""

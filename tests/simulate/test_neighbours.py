@@ -130,7 +130,7 @@ def splits(cluster: Cluster, free: dict[str, int], gpus: int) -> list[Placement]
 
 
 @given(clusters(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_a_place_is_found_where_there_is_one_and_it_is_one(cluster: Cluster, data: Any) -> None:
     drawn = [data.draw(jobs(f"j{i}")) for i in range(data.draw(st.integers(1, 5)))]
     layout = Layout(cluster, ())
@@ -203,7 +203,7 @@ def breaks(instance: Instance, plan: Plan) -> bool:
 @given(
     instances(), st.sampled_from(("fifo", "backfill", "srtf", "las", "optsched", "themis", "sjf"))
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_simulations_keep_the_rules(instance: Instance, name: str) -> None:
     try:
         plan = simulate(instance, policy(name))
@@ -215,7 +215,7 @@ def test_simulations_keep_the_rules(instance: Instance, name: str) -> None:
 
 
 @given(instances(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_verifier_finds_what_breaks_a_rule(instance: Instance, data: Any) -> None:
     plans = []
     for job in instance.jobs:
@@ -236,7 +236,7 @@ def test_the_verifier_finds_what_breaks_a_rule(instance: Instance, data: Any) ->
 
 
 @given(instances(), st.data())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_rounds_keep_the_rules(instance: Instance, data: Any) -> None:
     """What `decide` plans may be, beside what runs; where nobody needs others near, no job waits
     that could have been put beside all that were decided."""

@@ -18,7 +18,6 @@ from optsched.simulate.run import simulate
 from optsched.verify import verify
 
 from .random_instances import instances
-from .test_beside import SLOW_DATA
 
 WCT = parse("wct")
 SLOWER_APART = Profile(locality=Locality(rack=0.9, cluster=0.5))
@@ -57,7 +56,7 @@ def split(draw: st.DrawFn) -> Instance:
 @given(
     instance=split(), name=st.sampled_from(("optsched", "fifo", "backfill", "srsf", "srtf", "las"))
 )
-@settings(SLOW_DATA, max_examples=100)
+@settings(max_examples=100)
 def test_gangs_are_split_as_they_say(instance: Instance, name: str) -> None:
     plan = simulate(instance, policy(name))
     for entry in plan.jobs:
@@ -72,7 +71,7 @@ def test_gangs_are_split_as_they_say(instance: Instance, name: str) -> None:
 
 
 @given(instance=split(), name=st.sampled_from(names("policies")))
-@settings(SLOW_DATA, max_examples=60)
+@settings(max_examples=60)
 def test_no_policy_splits_them_otherwise(instance: Instance, name: str) -> None:
     """One that places gangs itself and cannot is stopped; what it plans is sound."""
     try:
@@ -84,7 +83,7 @@ def test_no_policy_splits_them_otherwise(instance: Instance, name: str) -> None:
 
 
 @given(instances())
-@settings(SLOW_DATA, max_examples=40)
+@settings(max_examples=40)
 def test_what_is_on_one_node_anyway_is_planned_as_before(instance: Instance) -> None:
     jobs = tuple(
         replace(job, max_nodes=1) if job.gpus == 1 and not job.modes else job

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, Sharing
@@ -24,9 +24,6 @@ from .sharing_policy import StartsBeside
 from .test_beside import Scripted, begin, gpu_s, sharing_instances
 
 WCT = parse("wct")
-SLOW_DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 ONE = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1, gpu_memory_gib=40.0),))
 BIG = Profile(sharing=Sharing(duty=1.0), startup_s=4.0, gpu_memory_gib=30.0)
 
@@ -71,7 +68,7 @@ def crowded(draw: Any) -> Instance:
 
 
 @given(instance=crowded(), round_s=st.sampled_from([None, None, 5.0]))
-@settings(SLOW_DATA, max_examples=120)
+@settings(max_examples=120)
 def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
     instance: Instance, round_s: float | None
 ) -> None:

@@ -225,7 +225,7 @@ def test_sizes_of_gangs() -> None:
     ]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(simulations())
 def test_every_simulation_has_a_page(case: tuple[Record, bool]) -> None:
     found = measure(case[0])

@@ -169,7 +169,7 @@ def test_a_gang_among_small_jobs_waits_about_as_long_as_under_backfill(policy: s
     preemptible=st.booleans(),
     period=st.sampled_from([None, 0.0, 60.0]),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_the_wait_of_a_gang_is_bounded(
     policy: str,
     seed: int,

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Tenant
@@ -73,7 +73,6 @@ stays = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(stays, st.floats(60, 1e6), st.floats(0, 1e6))
 def test_decayed_use_is_the_integral(
     held: list[tuple[int, float, float]], half_life_s: float, later_s: float
@@ -127,7 +126,6 @@ def test_factors_follow_use_among_those_who_want_something() -> None:
     assert set(fresh.values()) == {1.0}
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1e18), min_size=4, max_size=4),
     st.lists(st.sampled_from([0.0, 1e-9, 1.0, 1e9]), min_size=4, max_size=4),

@@ -79,7 +79,7 @@ JOBS = st.builds(
 
 
 @given(st.lists(JOBS, min_size=2, max_size=5), st.sampled_from(["fifo", "srtf", "las"]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_it_is_the_sum_over_small_steps(drawn: list[Job], rule: str) -> None:
     jobs = tuple(replace(job, id=f"j{i}") for i, job in enumerate(drawn))
     nodes = (Node(name="n", gpus=2),)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, Node, Profile, Running, Slot
 from optsched.bounds import lower_bounds
@@ -28,9 +28,6 @@ from tests.policies.test_looking_ahead import drawn
 from .windowed import windowed
 
 WCT = parse("wct")
-DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 EVERYONE_OUT = Window(nodes=("n0",), from_s=100.0, to_s=200.0)
 
 
@@ -107,7 +104,7 @@ class _Halved:
 
 
 @given(instance=windowed())
-@settings(DATA, max_examples=40)
+@settings(max_examples=40)
 def test_no_plan_beats_the_bounds_and_the_verifier_finds_who_stays(instance: Instance) -> None:
     bound = lower_bounds(instance, WCT)[0].value
     for name in ("backfill", "srtf"):
@@ -118,7 +115,7 @@ def test_no_plan_beats_the_bounds_and_the_verifier_finds_who_stays(instance: Ins
 
 
 @given(instance=windowed())
-@settings(DATA, max_examples=40)
+@settings(max_examples=40)
 def test_a_round_starts_nobody_who_would_meet_a_window(instance: Instance) -> None:
     seen = snapshot(World(instance)).instance
     solution = decide(seen, budget_s=5.0)

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.files.faults import find_faults
@@ -26,8 +26,6 @@ from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate as generate_schedule
 from tests.oracles import tiny
 from tests.solvers.test_lists import changed
-
-CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
 def decoder(problem: Problem) -> FreeTimes:
@@ -62,7 +60,7 @@ def walk(instance: Instance, data: st.DataObject, changes: int) -> None:
         code = changed(kept.kept.code if kept.kept else code, problem, data)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=80)
 @given(instance=tiny.instances(most_jobs=7), data=st.data())
 def test_plans_of_few_jobs_are_valid(instance: Instance, data: st.DataObject) -> None:
     nodes = (replace(node, cpus=None, memory_gib=None) for node in instance.cluster.nodes)
@@ -74,7 +72,7 @@ def test_plans_of_few_jobs_are_valid(instance: Instance, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("types", [1, 3])
-@settings(max_examples=3, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_plans_of_many_jobs_are_valid(types: int, data: st.DataObject) -> None:
     instance = generate(
@@ -84,7 +82,7 @@ def test_plans_of_many_jobs_are_valid(types: int, data: st.DataObject) -> None:
     walk(instance, data, 20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     jobs=st.lists(
         st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=9

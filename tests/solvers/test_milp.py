@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched.errors import InputError, SolverUnavailableError
@@ -132,7 +132,7 @@ def only_measured(job: Job) -> Job:
     return replace(job, gpus=gpus, profile=replace(job.profile, cpus_per_gpu=table))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15)
 @given(tiny.instances(), st.sampled_from(OBJECTIVES), st.booleans())
 def test_value_and_bound_against_brute_force(
     instance: Instance, objective: str, with_incumbent: bool
@@ -156,7 +156,7 @@ def test_value_and_bound_against_brute_force(
         assert bound <= optimum[level] + 1e-9 * abs(optimum[level])
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6)
 @given(st.integers(0, 10**6), st.sampled_from(("wct", "makespan")))
 def test_coarse_grids_give_valid_bounds(seed: int, objective: str) -> None:
     random = Random(seed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -38,7 +38,7 @@ from optsched.simulate.run import simulate
 from optsched.verify import verify
 from tests.oracles import brute_force, tiny
 
-QUICK = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=6)
 NOW_S = 1_700_000_000.0
 LATEST_S = 14
 """Starts after this are as good as this one: the last change is before."""
@@ -241,7 +241,7 @@ def test_no_place_is_kept_for_a_gang_that_waits_for_green_energy() -> None:
         assert [entry.segments[0].start_s >= 9000.0 for entry in plan.jobs] == [green, green]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), min_size=1, max_size=4),
     st.integers(1, 20),

@@ -236,7 +236,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         openb.read(tmp_path, nodes=tmp_path / "openb_node_list_all_node.csv")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(length=st.integers(0, 300), junk=st.text(st.sampled_from('0,.-"\nxn\x00'), max_size=20))
 def test_a_list_cut_or_scribbled_on_anywhere_is_refused_or_sound(
     tmp_path_factory: pytest.TempPathFactory, length: int, junk: str

@@ -227,7 +227,7 @@ JOBS = st.lists(
 BLANKS = st.text(" \t", min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     jobs=JOBS,
     blank=BLANKS,
@@ -258,7 +258,7 @@ def test_blanks_and_line_ends_change_nothing(
     check_sound(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(st.sampled_from("0123456789 -.;\n:MaxProcs"), max_size=200))
 def test_garbage_is_refused_or_sound(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("swf") / "log.swf"

@@ -207,7 +207,7 @@ def bent_segments(draw: st.DrawFn, instance: Instance, parts: list[Segment]) -> 
     return parts
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(bent())
 @example(CASES["held"]())
 @example(CASES["pairs"]())
@@ -229,7 +229,7 @@ def test_verifier_agrees_with_a_check_on_a_grid(case: tuple[Instance, Plan]) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=20_000)
 @given(bent())
 def test_verifier_agrees_with_a_check_on_a_grid_for_long(case: tuple[Instance, Plan]) -> None:
     instance, plan = case

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import optsched.verify_bound
@@ -49,7 +49,7 @@ from tests.oracles import brute_force, preemptive, tiny
 from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
 
-RANDOM = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=25)
 MANY = settings(RANDOM, max_examples=500)
 NAMES = ("wct", "makespan", "ftf")
 sound = st.one_of(tiny.instances(uplinks=True), tiny.with_pairs(), instances(max_jobs=6))
