@@ -29,7 +29,7 @@ from optsched.objectives import (
     parse,
     values,
 )
-from optsched.verify import verify
+from tests.verified import checked
 
 CLUSTER = Cluster(
     nodes=(
@@ -104,7 +104,7 @@ def value(text: str, instance: Instance = INSTANCE, plan: Plan = PLAN) -> float:
 
 
 def test_the_plan_is_valid() -> None:
-    assert verify(INSTANCE, PLAN, parse("wct")).ok
+    checked(INSTANCE, PLAN)
 
 
 @pytest.mark.parametrize(

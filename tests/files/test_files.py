@@ -36,6 +36,7 @@ from optsched.hostlist import expand_hostlist, fold_nodes
 from optsched.model.cluster import Tier
 from optsched.model.plan import Level
 from optsched.round.decide import decide
+from tests.clusters import one_node
 from tests.files.test_files_fuzz import GOOD
 from tests.instance_strategies import instances
 from tests.many_jobs import many_jobs
@@ -834,7 +835,7 @@ def test_an_instance_built_in_python_states_the_power_of_its_running_jobs() -> N
 def test_an_instance_built_in_python_is_checked_like_a_file() -> None:
     instance = Instance(
         name="mine",
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
+        cluster=one_node(gpus=1),
         jobs=(Job(id="a", duration_s=5.0), Job(id="b", gpus=2, duration_s=-1.0)),
     )
     with pytest.raises(
@@ -936,8 +937,7 @@ def test_many_jobs_come_back() -> None:
 
 def test_the_default_profile_is_left_out_also_when_it_is_another_object() -> None:
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
-        jobs=(Job(id="a", duration_s=5.0, profile=Profile()),),
+        cluster=one_node(gpus=1), jobs=(Job(id="a", duration_s=5.0, profile=Profile()),)
     )
     assert "profile" not in dump_instance(instance)
 
@@ -987,7 +987,7 @@ def test_lists_and_dicts_are_taken_and_ranges_of_names_are_not() -> None:
     check_instance(instance)
     assert instance.jobs == (Job(id="j", duration_s=1.0),) and hash(instance) == hash(instance)
     with pytest.raises(InputError, match=r"nodes\[0\]\.name: 'a\[0-3\]' is not the name of one"):
-        check_instance(replace(instance, cluster=Cluster(nodes=(Node(name="a[0-3]", gpus=2),))))
+        check_instance(replace(instance, cluster=one_node("a[0-3]", gpus=2)))
 
 
 @given(instances())

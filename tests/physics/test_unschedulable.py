@@ -16,6 +16,7 @@ from optsched.physics import catalogue
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.round.patterns import alternatives_of
+from tests.clusters import one_node
 from tests.simulate.random_instances import clusters, jobs, profiles
 
 CLUSTER = Cluster(
@@ -210,9 +211,9 @@ def test_a_gang_within_a_rack() -> None:
     [
         (Cluster(), job(), "it asks for GPUs, no node has any"),
         (Cluster(), job(0, cpus=1), "it asks for cores and memory, there is no node"),
-        (Cluster(nodes=(Node(name="n", cpus=4),)), job(), "it asks for GPUs, no node has any"),
+        (one_node(cpus=4), job(), "it asks for GPUs, no node has any"),
         (
-            Cluster(nodes=(Node(name="n", gpus=1),)),
+            one_node(gpus=1),
             job(modes=(Mode(duration_s=1.0, gpus=1, gpu_type="a"),)),
             "it asks for a, the cluster has GPUs of no named type",
         ),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optsched import Job, Node, Profile, Sharing
 from optsched_solvers.policies.crossover import Iteration, gain, period_s
 from optsched_solvers.policies.parts.pair_sharing import heaviest_matching
+from tests.clusters import equal_nodes
 from tests.policies.verified import plan_of, times
 
 SECONDS = st.integers(1, 20)
@@ -80,7 +81,7 @@ def job(
     )
 
 
-TWO = tuple(Node(name=f"n{i}", gpus=1, gpu_memory_gib=40.0) for i in range(2))
+TWO = equal_nodes(2, gpus=1, gpu_memory_gib=40.0)
 
 
 def test_the_pairs_together_gain_most() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile
-from optsched.errors import InputError
 from optsched.model.job import Elastic
 from optsched.physics.contention import slowdown
 from optsched.plugins.registry import policy
@@ -261,11 +260,3 @@ def test_more_utility_is_had_than_in_order_of_arrival(seed: int) -> None:
         for name in ("gadget", "fifo")
     )
     assert ours > theirs
-
-
-@pytest.mark.parametrize(
-    "options", [{"choice": "best"}, {"utility": "square"}, {"place": "packed"}, {"slot": "5m"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("gadget", options=options)

@@ -9,16 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node
-from optsched.errors import InputError
 from optsched.estimates.lengths import Lengths
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.gittins import Gittins
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 ONE = (Node(name="n0", gpus=1),)
 
@@ -120,12 +118,6 @@ def test_until_ten_jobs_have_completed_they_are_served_in_order_of_arrival() -> 
     assert times(found["b"]) == [(50, 55)]
 
 
-@pytest.mark.parametrize("options", [{"step": "0"}, {"step": "x"}, {"queues": "3"}])
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("gittins", options=options)
-
-
 @given(instance=instances(), step=st.sampled_from(["2", "15"]))
 @settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None:
@@ -133,5 +125,4 @@ def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None
     assert isinstance(rule, Gittins)
     rule.refresh_at = 2  # completions; the instances are small
     plan = simulate(instance, rule)
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)

@@ -25,14 +25,15 @@ from optsched.files.faults import find_faults
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.las import level, threshold_gpu_s
+from tests.clusters import one_node
 from tests.oracles.smith import weighted_completion
 from tests.oracles.srpt import total_completion
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 WCT = parse("wct")
-ONE_GPU = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE_GPU = one_node("n0", gpus=1)
 TIMES = st.integers(1, 30).map(float)
 SAVES = Profile(checkpoint_s=5.0)
 PACKED = Profile(locality=Locality(rack=0.0, cluster=0.0))
@@ -43,8 +44,7 @@ def plan_of(name: str, *jobs: Job, nodes: tuple[Node, ...], **held: Any) -> dict
     instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs, **held)
     check_instance(instance)
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations
+    checked(instance, plan)
     return {entry.id: entry for entry in plan.jobs}
 
 
@@ -54,7 +54,7 @@ def times(entry: JobPlan) -> list[tuple[float, float]]:
 
 def completions(instance: Instance, name: str) -> list[float]:
     plan: Plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     return [entry.completion_s for entry in plan.jobs]
 
 

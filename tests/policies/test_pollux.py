@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Job, Node, Profile
-from optsched.errors import InputError
 from optsched.model.job import Elastic
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
@@ -330,15 +329,6 @@ def test_no_parameters_nearby_fit_better(seed: int) -> None:
         near = np.array(found) * np.exp(draw.normal(0.0, 0.05, 7))
         near[-1] = min(max(near[-1], 1.0), 10.0)
         assert charge(Performance(*near), seen) >= least - 1e-3
-
-
-def test_bad_options_are_named() -> None:
-    with pytest.raises(InputError, match="goodput"):
-        policy("pollux", options={"goodput": "guessed"})
-    with pytest.raises(InputError, match="delay"):
-        policy("pollux", options={"delay": "soon"})
-    with pytest.raises(InputError, match="power"):
-        policy("pollux", options={"power": "2"})
 
 
 @needs_data("pollux_profiles")

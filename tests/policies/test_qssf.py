@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Completed, Instance, Job, Node, Tenant
-from optsched.errors import InputError
 from optsched.estimates import learned
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
@@ -210,9 +209,3 @@ def test_facts_are_the_mean_error_of_the_logarithm() -> None:
     assert rule.facts()["mean_absolute_log_error"] == pytest.approx(
         (math.log(6) + math.log(2) + math.log(2)) / 3
     )
-
-
-@pytest.mark.parametrize("options", [{"alpha": "2"}, {"alpha": "x"}, {"beta": "1"}])
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("qssf", options=options)

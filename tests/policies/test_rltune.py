@@ -31,6 +31,7 @@ from optsched_solvers.policies.rltune.training import (
     train,
 )
 from optsched_solvers.policies.rltune.ways import best_ways, choose, cost, on_nodes, shapes
+from tests.clusters import one_node
 from tests.policies.verified import plan_of, times, where
 
 NEARLY = 1 - 1e-5
@@ -324,7 +325,7 @@ def test_scores_by_hand() -> None:
     # One GPU: x runs 0-20, y (submitted at 10) 20-25, so it waited 10 and took 15; 15 / max(5, 10)
     # = 1.5.
     jobs = (Job(id="x", duration_s=20.0), Job(id="y", duration_s=5.0, submit_s=10.0))
-    one = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    one = Instance(cluster=one_node(gpus=1), jobs=jobs)
     expected = {
         "bounded-slowdown": 1.25,
         "wait": 5.0,

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Job, Node, Phase
-from optsched.errors import InputError
-from optsched.plugins.registry import policy
 from optsched_solvers.policies.shockwave import (
     MAKESPAN,
     Bidder,
@@ -185,11 +183,3 @@ def test_jobs_take_turns() -> None:
         max(times(found[name])[0][0] for name in "ab") < 1200
     )  # the second does not wait for the end of the first
     assert len(found["a"].segments) + len(found["b"].segments) > 2
-
-
-@pytest.mark.parametrize(
-    "options", [{"round": "soon"}, {"round": "0s"}, {"window": "0"}, {"window": "x"}, {"p": "2"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("shockwave-style", options=options)

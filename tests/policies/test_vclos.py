@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies.vclos import fewest_racks
@@ -90,11 +89,6 @@ def test_nobody_is_ever_slowed_down_on_an_uplink(instance: Instance) -> None:
 
     simulation.run(until=alone)
     assert all(world.slowdown(job_id) <= 1 + 1e-6 for job_id in world.running)
-
-
-def test_no_options() -> None:
-    with pytest.raises(InputError, match="vclos"):
-        policy("vclos", options={"a": "1"})
 
 
 def test_mean_completion_under_heavy_contention_against_first_come_first_served() -> None:

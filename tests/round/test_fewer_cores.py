@@ -5,10 +5,11 @@ import pytest
 from hypothesis import event, given, settings
 
 import optsched.round.build as building
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Instance, Job, Profile
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.decide import decide
+from tests.clusters import one_node
 
 from .random_rounds import rounds
 
@@ -35,9 +36,7 @@ def test_the_best_round_is_as_good_without_them(instance: Instance) -> None:
 
 def levels(cpus: int, *jobs: Job) -> set[int]:
     """The cores per GPU among the options of a round."""
-    model = build(
-        Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4, cpus=cpus),)), jobs=jobs), WCT, 10.0
-    )
+    model = build(Instance(cluster=one_node(gpus=4, cpus=cpus), jobs=jobs), WCT, 10.0)
     return {one.option.mode.cpus_per_gpu for one in model.patterns.fresh}
 
 

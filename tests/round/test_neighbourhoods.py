@@ -18,6 +18,7 @@ from optsched.round.realise import keep_all
 from optsched.round.verify import verify_round
 from optsched_solvers.price import SOLVER, neighbourhoods
 from optsched_solvers.price.neighbourhoods import Neighbourhoods
+from tests.clusters import equal_nodes
 from tests.oracles.round_brute_force import best_round
 
 from .random_rounds import rounds
@@ -105,7 +106,7 @@ def test_price_gets_further_by_nodes_and_always_as_far(monkeypatch: pytest.Monke
 
 def test_a_job_that_may_also_run_without_gpus_is_no_gang_to_split() -> None:
     modes = (Mode(duration_s=9.0), Mode(duration_s=4.0, gpus=1), Mode(duration_s=3.0, gpus=3))
-    nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=2, cpus=2) for i in range(2))
+    nodes = equal_nodes(2, gpu_type="a", gpus=2, cpus=2)
     jobs = tuple(Job(id=f"j{k}", modes=modes) for k in range(3))
     model = model_of(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
     best = max(packing.worth() for packing in improved(keep_all(model)))

@@ -19,6 +19,7 @@ from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
 from optsched_solvers.native.highs import maximise
+from tests.clusters import equal_nodes
 
 from .random_rounds import rounds
 
@@ -144,7 +145,7 @@ def test_one_huge_weight_hides_nothing_of_the_other_jobs(weight: float) -> None:
             )
             for k, gpus in enumerate(gangs)
         )
-        nodes = tuple(Node(name=f"n{k}", gpu_type="a", gpus=8) for k in range(4))
+        nodes = equal_nodes(4, gpu_type="a", gpus=8)
         instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs)
         found, best = (
             decide(instance, budget_s=30.0),

@@ -15,10 +15,11 @@ from optsched.physics.catalogue import Catalogue
 from optsched.round.build import build
 from optsched.round.decide import decide
 from optsched.round.patterns import node_classes
+from tests.clusters import equal_nodes, one_node
 
 from .random_rounds import rounds
 
-ONE_GPU = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1),))
+ONE_GPU = one_node("n0", gpu_type="a", gpus=1)
 NOW_S = 10_000.0
 SECONDS = st.integers(10, 1000)
 ORDER = st.booleans()
@@ -81,7 +82,7 @@ def test_wct_is_smiths_rule(p: int, q: int, v: int, w: int, turned: bool) -> Non
         assert first("wct", turned, job("one", p, weight=v), job("two", q, weight=w)) == expected
 
 
-FOUR_GPUS = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=4),))
+FOUR_GPUS = one_node("n0", gpu_type="a", gpus=4)
 SCALING = Profile(gpus={1: 1.0, 2: 1.6, 3: 1.8, 4: 1.9}, startup_s=30.0)
 
 
@@ -230,7 +231,7 @@ def test_a_later_objective_decides_between_equals(
 
 def test_classes_have_the_names_of_their_windows() -> None:
     """Not their times, so that prices keep their names from one week to the next."""
-    nodes = tuple(Node(name=f"n{i}", gpu_type="a100", gpus=8) for i in range(6))
+    nodes = equal_nodes(6, gpu_type="a100", gpus=8)
     windows = (
         *(Window(nodes=("n1",), from_s=i * 7e5, to_s=i * 7e5 + 9, name="weekly") for i in (1, 2)),
         Window(nodes=("n2",), from_s=5e5, to_s=6e5, name="weekly"),

@@ -23,6 +23,8 @@ from optsched.plugins.registry import names, policy
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
@@ -67,8 +69,7 @@ def disturbed(draw: Any, base: Any) -> Instance:
 def check(instance: Instance, record: Record) -> None:
     """The plan is sound, and every second and every bit of work is accounted for."""
     plan = record.plan()
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     assert load_instance(dump_instance(instance)) == instance
     work_s = np.zeros(len(instance.jobs))
     np.add.at(work_s, record.job, record.work_s - record.lost_s)
@@ -214,7 +215,7 @@ def test_what_periodic_checkpoints_save_from_an_outage() -> None:
 
 
 def test_jobs_wait_for_a_node_to_come_back() -> None:
-    alone = Cluster(nodes=(Node(name="n0", gpus=1),))
+    alone = one_node("n0", gpus=1)
     instance = Instance(
         cluster=alone,
         jobs=(Job(id="j", duration_s=10),),

@@ -28,6 +28,8 @@ from optsched.round.decide import decide
 from optsched.round.verify import verify_round
 from optsched.simulate.run import StalledError, simulate
 from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 WCT = parse("wct")
 RULES = {"node label", "anti-affinity", "affinity"}
@@ -210,8 +212,7 @@ def test_simulations_keep_the_rules(instance: Instance, name: str) -> None:
     except StalledError as error:
         assert any(job.affinity for job in instance.jobs), error
         return
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instances(), st.data())
@@ -317,7 +318,7 @@ def test_replicas_that_keep_apart_are_on_nodes_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["fifo", "srtf", "las", "optsched"])
 def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
-    one_node = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     replicas = tuple(
         Job(id=f"j{i}", duration_s=10.0 + i, labels=("db",), anti_affinity={"db": "node"})
         for i in range(3)
@@ -331,11 +332,11 @@ def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
         )
         for job in replicas[:2]
     )
-    instance = Instance(cluster=one_node, jobs=replicas, running=running)
+    instance = Instance(cluster=cluster, jobs=replicas, running=running)
     decided = decide(instance, round_s=30.0, budget_s=5.0)
     assert [entry.decision for entry in decided.jobs] == ["continue", "continue", "wait"]
     plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 0.0, 11.0]
     anew = replace(plan.jobs[1], decision="start")
     alone = replace(instance, running=running[:1])

@@ -15,7 +15,7 @@ from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.verified import checked
 
 from .random_instances import instances
 
@@ -66,8 +66,7 @@ def test_gangs_are_split_as_they_say(instance: Instance, name: str) -> None:
             assert sum(parts) == job.gpus
             counts = node_counts(job, sum(parts))
             assert counts is None or (len(parts) in counts and len(set(parts)) == 1)
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instance=split(), name=st.sampled_from(names("policies")))
@@ -78,8 +77,7 @@ def test_no_policy_splits_them_otherwise(instance: Instance, name: str) -> None:
         plan = simulate(instance, policy(name))
     except PolicyError:
         return
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instances())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Plan
+from optsched import Instance, Job, Plan
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Segment
@@ -15,14 +15,15 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.registry import names, policy
 from optsched.simulate.events import first_round_s
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
 from .test_beside import sharing_instances
 
 WCT = parse("wct")
-ONE = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE = one_node("n0", gpus=1)
 
 
 def off_grid_s(instance: Instance, round_s: float, time_s: float) -> float:
@@ -34,8 +35,7 @@ def check(instance: Instance, plan: Plan, round_s: float) -> None:
     """Sound, and whatever begins, but for going on with another partner, begins at a round (or
     after the pause without which a job that comes back to its GPUs would seem never to have left
     them)."""
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     for entry in plan.jobs:
         last: Segment | None = None
         for segment in entry.segments:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Tenant
+from optsched import Instance, Job, Tenant
 from optsched.driver import shares as rule
 from optsched.driver.fair_tree import Branch, rank, tree
 from optsched.driver.shares import DecayedUse, factors, weighed
@@ -19,6 +19,7 @@ from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
+from tests.clusters import one_node
 
 TENANTS = (
     Tenant(name="vision", weight=3),
@@ -149,7 +150,7 @@ def test_factors_are_bounded_whatever_was_used(
 def instance(half_life_s: float | None = 7200.0, jobs: int = 120) -> Instance:
     """Two tenants that could each fill the cluster for ever, entitled to 3/4 and 1/4."""
     return Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=8),)),
+        cluster=one_node(gpus=8),
         tenants=(Tenant(name="large", weight=3), Tenant(name="small", weight=1)),
         shares=None if half_life_s is None else Shares(half_life_s=half_life_s),
         jobs=tuple(
@@ -196,7 +197,7 @@ def test_who_floods_a_tenant_takes_nothing_from_its_other_user(
         ("late", 6000.0, late_s, int(30_000 / late_s)),
     ]
     given = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=4),)),
+        cluster=one_node(gpus=4),
         tenants=(Tenant(name="t"),),
         shares=Shares(half_life_s=2400.0),
         jobs=tuple(

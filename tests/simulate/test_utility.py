@@ -19,6 +19,7 @@ from optsched.simulate.metrics import measure
 from optsched.simulate.metrics.utility import mean_utility
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation
+from tests.clusters import one_node
 
 
 def utility(instance: Instance, rule: str = "fifo") -> tuple[float | None, Record]:
@@ -28,7 +29,7 @@ def utility(instance: Instance, rule: str = "fifo") -> tuple[float | None, Recor
 
 
 def one_gpu(*jobs: Job, **more: object) -> Instance:
-    return Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs, **more)  # type: ignore[arg-type]
+    return Instance(cluster=one_node(gpus=1), jobs=jobs, **more)  # type: ignore[arg-type]
 
 
 def test_by_hand() -> None:

@@ -21,8 +21,10 @@ from optsched.plugins.solver import Report, Request
 from optsched.traces.generate.synth import generate
 from optsched.verify import verify
 from optsched_solvers.cpsat import SOLVER
+from tests.clusters import equal_nodes
 from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, tiny, unrelated
 from tests.simulate.windowed import windowed
+from tests.verified import checked
 
 TOLERANCE = 2e-6
 """Relative; times off every common grid are rounded at a hundred-millionth of the horizon."""
@@ -45,11 +47,9 @@ def solve(
     goal, outcome = parse(objective), Outcome()
 
     def plan(found: Plan) -> None:
-        report = verify(instance, found, goal)
-        assert report.ok, report.violations
-        assert report.values is not None
-        if outcome.values is None or report.values < outcome.values:
-            outcome.values, outcome.plan = report.values, found
+        values = checked(instance, found, goal)
+        if outcome.values is None or values < outcome.values:
+            outcome.values, outcome.plan = values, found
 
     def bound(level: int, value: float, source: str) -> None:
         outcome.bounds[level] = max(value, outcome.bounds.get(level, -math.inf))
@@ -311,7 +311,7 @@ def test_swap_rule(
 
 
 def batch(jobs: int) -> Instance:
-    nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
+    nodes = equal_nodes(2, gpus=4)
     return Instance(
         cluster=Cluster(nodes=nodes),
         jobs=tuple(
@@ -394,9 +394,8 @@ def test_incumbent_off_the_grid_is_taken_up() -> None:
     goal, seen = parse("wct"), []
 
     def plan(found: Plan) -> None:
-        report = verify(instance, found, goal)
-        assert report.ok, report.violations
-        seen.append(report.values)
+        values = checked(instance, found, goal)
+        seen.append(values)
 
     request = Request(instance=instance, objective=goal, time_limit_s=5, incumbent=start)
     SOLVER.solve(request, Report(plan=plan, bound=lambda *_: None, infeasible=print, note=print))

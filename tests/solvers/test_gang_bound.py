@@ -15,6 +15,7 @@ from optsched_solvers.scheduling.gangs import GangBound
 from optsched_solvers.scheduling.lagrange import Floats, PriceBound, grid
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate
+from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
 
 
@@ -124,7 +125,7 @@ def test_a_gang_that_fills_a_type_runs_beside_nothing() -> None:
         Job(id=name, gpus=gpus, duration_s=10.0, profile=Profile(rate={"a": 1.0}))
         for name, gpus in (("gang", 4), ("b", 1), ("c", 1))
     )
-    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     by_gpu, by_gang = bounds(Problem(Instance(cluster=cluster, jobs=jobs), parse("wct")), 150)
     assert by_gpu < 36  # gang after b and c: 10 + 10 + 20
     assert 39 < by_gang <= 40

@@ -27,7 +27,9 @@ from optsched_solvers.milp.alternatives import Ways, find_ways
 from optsched_solvers.scheduling.plans import plan_of
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate
+from tests.clusters import equal_nodes
 from tests.oracles import brute_force, tiny
+from tests.verified import checked
 
 
 @dataclass
@@ -70,10 +72,8 @@ def solve(
     )
     found = []
     for plan in heard.plans:
-        report = verify(instance, plan, goal)
-        assert report.ok, [str(violation) for violation in report.violations]
-        assert report.values is not None
-        found.append(report.values)
+        values = checked(instance, plan, goal)
+        found.append(values)
     return heard, min(found, default=None)
 
 
@@ -85,7 +85,7 @@ def proves(heard: Heard, values: tuple[float, ...] | None, optimum: tuple[float,
 
 
 def one_type(*jobs: Job, gpus: int = 4, nodes: int = 1, **fields: object) -> Instance:
-    hosts = tuple(Node(name=f"n{k}", gpu_type="a", gpus=gpus) for k in range(nodes))
+    hosts = equal_nodes(nodes, gpu_type="a", gpus=gpus)
     return Instance(cluster=Cluster(nodes=hosts), jobs=jobs, **fields)  # type: ignore[arg-type]
 
 

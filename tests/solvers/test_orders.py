@@ -6,12 +6,13 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
-from optsched import Cluster, Instance, Job, Node
+from optsched import Instance, Job
 from optsched.objectives import parse
 from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.orders import Orders
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import replay
+from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
 
 
@@ -64,7 +65,7 @@ def test_leaves_makespan_alone() -> None:
 def test_a_rate_counts_from_the_true_release_where_times_are_rounded_down() -> None:
     """On a grid of hours the short job could end before it is submitted."""
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=2),)),
+        cluster=one_node(gpu_type="a", gpus=2),
         jobs=(Job(id="long", duration_s=2e8), Job(id="short", duration_s=0.5, submit_s=1000.7)),
     )
     problem = Problem(instance, parse("throughput"))

@@ -18,6 +18,8 @@ from optsched.traces.imported import Imported
 from optsched.traces.readers import openb
 from tests.data import DATA, needs_data
 
+from .refused import refusal
+
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"  # noqa: E501
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 n0,32000,262144,0,
@@ -35,9 +37,7 @@ def read(tmp_path: Path, *rows: str, nodes: str = NODES, **options: str | int | 
 
 
 def fault(tmp_path: Path, *rows: str, **options: str) -> str:
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, *rows, **options)
-    return str(caught.value).removeprefix(f"{tmp_path}/")
+    return refusal(read, tmp_path, *rows, **options).removeprefix(f"{tmp_path}/")
 
 
 def test_a_pod_of_whole_gpus(tmp_path: Path) -> None:

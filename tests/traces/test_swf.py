@@ -19,6 +19,8 @@ from optsched.traces.readers import swf
 from optsched.traces.usable import NAMED_TWICE
 from tests.data import DATA, needs_data
 
+from .refused import refusal
+
 HEADER = "; Version: 2.2\n; MaxNodes: 4 (SMP)\n; MaxProcs: 20\n;UnixStartTime: 1000000000\n; MaxProcs: 99\n"  # noqa: E501
 
 
@@ -56,9 +58,9 @@ def read(tmp_path: Path, *lines: str, header: str = HEADER, **options: Any) -> I
 
 
 def fault(tmp_path: Path, *lines: str, header: str = HEADER, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, *lines, header=header, **options)
-    return str(caught.value).removeprefix(f"{tmp_path / 'log.swf'}: ")
+    return refusal(read, tmp_path, *lines, header=header, **options).removeprefix(
+        f"{tmp_path / 'log.swf'}: "
+    )
 
 
 def check_sound(instance: Instance) -> None:
