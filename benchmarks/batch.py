@@ -1,7 +1,7 @@
 """Weighted flow time of a batch of jobs of mixed sizes: value, proven bound and gap after a time
 limit.
 
-    python benchmarks/batch.py [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3]
+    python -m benchmarks.batch [--jobs 100,200,400] [--gpus 128] [--gpu-types 1] [--seeds 1,2,3]
     [--like mixed] [--running 0.3] [--time-limit 60]
     [--workers N]
 
@@ -11,18 +11,13 @@ gaps do not depend on the machine. Prints one JSON object a run, then the median
 processor time for each number of jobs.
 """
 
-import argparse
-import json
 import os
 import statistics
 import time
 
+from benchmarks.command_line import parser_of, tell
 from optsched.engine import DEFAULT_WORKERS, solve
 from optsched.traces.generate.synth import generate
-
-
-def numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def processor_s() -> float:
@@ -31,16 +26,17 @@ def processor_s() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=numbers, default=[100, 200, 400])
-    parser.add_argument("--gpus", type=int, default=128)
-    parser.add_argument("--gpu-types", type=int, default=1)
-    parser.add_argument("--like", choices=("mixed", "llm"), default="mixed")
-    parser.add_argument("--running", type=float, default=0.0)
-    parser.add_argument("--seeds", type=numbers, default=[1, 2, 3])
-    parser.add_argument("--time-limit", type=float, default=60.0)
-    parser.add_argument("--workers", type=int, default=DEFAULT_WORKERS)
-    options = parser.parse_args()
+    options = parser_of(
+        __doc__,
+        jobs=[100, 200, 400],
+        gpus=128,
+        gpu_types=1,
+        like=("mixed", "llm"),
+        running=0.0,
+        seeds=[1, 2, 3],
+        time_limit=60.0,
+        workers=DEFAULT_WORKERS,
+    ).parse_args()
     for jobs in options.jobs:
         gaps, cpu_s, proved = [], [], 0
         for seed in options.seeds:
@@ -67,36 +63,30 @@ def main() -> None:
             proved += solution.status == "optimal"
             cpu_s.append(processor_s() - begun_cpu_s)
             gaps.append(solution.gap if solution.gap is not None else float("inf"))
-            print(
-                json.dumps(
-                    {
-                        "jobs": jobs,
-                        "gpus": instance.cluster.total_gpus,
-                        "running": len(instance.running),
-                        "seed": seed,
-                        "value": solution.value,
-                        "bound": solution.bound,
-                        "bound_source": solution.bound_source,
-                        "gap": solution.gap,
-                        "wall_s": round(wall_s, 1),
-                        "fallback": solution.fallback,
-                    }
-                ),
-                flush=True,
-            )
-        print(
-            json.dumps(
+            tell(
                 {
                     "jobs": jobs,
-                    "running": options.running,
-                    "solves": len(gaps),
-                    "proved": proved,
-                    "median_gap": statistics.median(gaps),
-                    "worst_gap": max(gaps),
-                    "most_cpu_s": round(max(cpu_s), 2),
+                    "gpus": instance.cluster.total_gpus,
+                    "running": len(instance.running),
+                    "seed": seed,
+                    "value": solution.value,
+                    "bound": solution.bound,
+                    "bound_source": solution.bound_source,
+                    "gap": solution.gap,
+                    "wall_s": round(wall_s, 1),
+                    "fallback": solution.fallback,
                 }
-            ),
-            flush=True,
+            )
+        tell(
+            {
+                "jobs": jobs,
+                "running": options.running,
+                "solves": len(gaps),
+                "proved": proved,
+                "median_gap": statistics.median(gaps),
+                "worst_gap": max(gaps),
+                "most_cpu_s": round(max(cpu_s), 2),
+            }
         )
 
 

@@ -41,12 +41,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command_line import parser_of, tell
 from optsched import Job, Profile
 from optsched.control.controller import Controller
 from optsched.control.journal.events import Submitted
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from optsched.control.submission import Submission
+from optsched.study.intervals import mean_interval
 from optsched.traces.generate.synth import generate
 from tests.live.slurm_cluster import SlurmCluster, missing_accounting
 
@@ -55,8 +57,6 @@ CANNOT_SAVE_S = -1.0
 LONGEST_S = 150.0
 EXEMPT_S = 20
 WEIGHTS = (1, 2, 4)
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""Student's t for a 95 % interval of a mean, by how many seeds there are."""
 BACKFILL = (
     ("SchedulerType=sched/builtin", "SchedulerType=sched/backfill"),
     (
@@ -388,11 +388,8 @@ def run(
 
 def interval(values: Sequence[float]) -> str:
     """A mean with its 95 % interval over seeds."""
-    mean = float(np.mean(values))
-    if len(values) not in T_95:
-        return f"{mean:.1f}"
-    half = T_95[len(values)] * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return f"{mean:.1f} ± {half:.1f}"
+    found = mean_interval(values)
+    return f"{found.mean:.1f}" + (f" ± {found.half:.1f}" if found.half is not None else "")
 
 
 def table(told: dict[str, list[dict[str, float]]]) -> str:
@@ -443,14 +440,11 @@ def draw(waits: dict[str, list[float]], file: Path) -> None:
     figure.savefig(file, metadata={"Date": None})
 
 
-def parser_of(description: str | None, schedulers: Collection[str]) -> argparse.ArgumentParser:
-    """Return a parser of what every comparison on real Slurms takes."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0)
+def slurm_parser(
+    description: str | None, schedulers: Collection[str], **defaults: float
+) -> argparse.ArgumentParser:
+    """Return a parser of what every comparison on real Slurms takes, and of `defaults`."""
+    parser = parser_of(description, nodes=4, seeds=5, first_seed=0, **defaults)
     parser.add_argument("--only", nargs="+", choices=list(schedulers), metavar="NAME")
     parser.add_argument("-o", "--output", type=Path)
     return parser
@@ -458,10 +452,7 @@ def parser_of(description: str | None, schedulers: Collection[str]) -> argparse.
 
 def main() -> None:
     """Run every workload under every scheduler."""
-    parser = parser_of(__doc__, SCHEDULERS)
-    parser.add_argument("--jobs", type=int, default=60)
-    parser.add_argument("--speedup", type=float, default=120.0)
-    parser.add_argument("--load", type=float, default=1.5)
+    parser = slurm_parser(__doc__, SCHEDULERS, jobs=60, speedup=120.0, load=1.5)
     arguments = parser.parse_args()
     reason = missing_accounting()
     if reason is not None:
@@ -474,17 +465,14 @@ def main() -> None:
         works = workload(
             arguments.jobs, arguments.nodes * 8, seed, arguments.speedup, arguments.load
         )
-        print(
-            json.dumps(
-                {
-                    "seed": seed,
-                    "jobs": len(works),
-                    "save": sum(work.saves for work in works),
-                    "mean s": float(np.mean([work.duration_s for work in works])),
-                    "last arrival s": works[-1].submit_s,
-                }
-            ),
-            flush=True,
+        tell(
+            {
+                "seed": seed,
+                "jobs": len(works),
+                "save": sum(work.saves for work in works),
+                "mean s": float(np.mean([work.duration_s for work in works])),
+                "last arrival s": works[-1].submit_s,
+            }
         )
         with ProcessPoolExecutor(len(names)) as pool:  # each has ports of its own
             runs = {
@@ -498,7 +486,7 @@ def main() -> None:
             told[name].append(one)
             waits[name] += waited
             rounded = {what: round(value, 1) for what, value in one.items()}
-            print(json.dumps({"scheduler": name, "seed": seed, **rounded}), flush=True)
+            tell({"scheduler": name, "seed": seed, **rounded})
     (output / "results.md").write_text(table(told))
     draw(waits, output / "waiting.svg")
     print((output / "results.md").read_text())

@@ -1,19 +1,18 @@
 """Processor time of the combinatorial bounds, a line of JSON for each: `python -m
-benchmarks.bounds [JOBS]`, 100,000 jobs by default.
+benchmarks.bounds [--jobs N]`, 100,000 jobs by default.
 
-`python -m benchmarks.bounds --prices [JOBS [STEPS [OBJECTIVES]]]`: of the bounds by prices, and of
-checking their certificates; 10,000 jobs, 0,30,120 steps and wct,makespan,ftf by default. `calls`
-is how many functions were called, the same on every machine.
+`python -m benchmarks.bounds --prices [--jobs N] [--steps 0,30,120] [--objectives
+wct,makespan,ftf]`: of the bounds by prices, and of checking their certificates; 10,000 jobs by
+default. `calls` is how many functions were called, the same on every machine.
 
 Three GPU types, 40 profiles, Philly-like gangs and log-normal durations; released at once or over a
 week.
 """
 
-import json
 import random
-import sys
 import time
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.reference import calls
 from optsched.bounds import lower_bounds, priced_bound
 from optsched.model.cluster import Cluster, Node
@@ -87,26 +86,28 @@ def prices(jobs: int, steps: list[int], objectives: list[str]) -> None:
             _, certificate = priced_bound(made, parse(name), count)
             found = time.process_time()
             assert recomputed(made, certificate)[1] == []
-            record = {
-                "jobs": jobs,
-                "objective": name,
-                "steps": count,
-                "intervals": len(certificate.grid_s) - 1,
-                "bound": certificate.value,
-                "without_prices": known.value,
-                "found_s": round(found - started, 2),
-                "checked_s": round(time.process_time() - found, 2),
-            }
-            print(json.dumps(record), flush=True)
+            tell(
+                {
+                    "jobs": jobs,
+                    "objective": name,
+                    "steps": count,
+                    "intervals": len(certificate.grid_s) - 1,
+                    "bound": certificate.value,
+                    "without_prices": known.value,
+                    "found_s": round(found - started, 2),
+                    "checked_s": round(time.process_time() - found, 2),
+                }
+            )
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--prices"]:
-        given = dict(enumerate(sys.argv[2:]))
-        steps = [int(count) for count in given.get(1, "0,30,120").split(",")]
-        prices(int(given.get(0, "10000")), steps, given.get(2, "wct,makespan,ftf").split(","))
+    given = parser_of(
+        __doc__, jobs=int, prices=False, steps=[0, 30, 120], objectives="wct,makespan,ftf"
+    ).parse_args()
+    if given.prices:
+        prices(given.jobs or 10_000, given.steps, given.objectives.split(","))
         return
-    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    jobs = given.jobs or 100_000
     for horizon_s, weighted in ((0.0, True), (7 * 86400.0, True), (7 * 86400.0, False)):
         made = instance(jobs, horizon_s, weighted)
         made.job  # noqa: B018  (derived once, for whatever uses the instance)
@@ -114,17 +115,18 @@ def main() -> None:
             started = time.process_time()
             best = lower_bounds(made, parse(name))
             cpu_s = time.process_time() - started
-            record = {
-                "jobs": jobs,
-                "released_over_s": horizon_s,
-                "weights": "1 to 4" if weighted else "equal",
-                "objective": name,
-                "cpu_s": round(cpu_s, 2),
-                "calls": calls(lower_bounds, made, parse(name)),
-                "bounds": [bound.value for bound in best],
-                "sources": [bound.source for bound in best],
-            }
-            print(json.dumps(record), flush=True)
+            tell(
+                {
+                    "jobs": jobs,
+                    "released_over_s": horizon_s,
+                    "weights": "1 to 4" if weighted else "equal",
+                    "objective": name,
+                    "cpu_s": round(cpu_s, 2),
+                    "calls": calls(lower_bounds, made, parse(name)),
+                    "bounds": [bound.value for bound in best],
+                    "sources": [bound.source for bound in best],
+                }
+            )
 
 
 if __name__ == "__main__":

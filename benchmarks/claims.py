@@ -29,10 +29,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data import DATA
+
 ROOT = Path(__file__).resolve().parents[1]
 CLAIMS = ROOT / "benchmarks" / "claims.toml"
 RESULTS = ROOT / ".claims"
-DATA = os.environ.get("OPTSCHED_DATA", str(ROOT.parent / "shared" / "data"))
 MARKED = re.compile(r"(<!-- claims:([\w-]+) -->)(.*?)(<!-- /claims -->)", re.S)
 ROUNDING = 1e-9
 """A recorded zero may come out as this."""

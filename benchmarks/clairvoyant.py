@@ -10,13 +10,12 @@ known, this search's or a policy's: a search proves nothing, so there may be mor
 so that results do not depend on the machine.
 """
 
-import argparse
-import json
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.preemption_cost import CASES, RIVALS
 from optsched.driver.snapshot import snapshot
 from optsched.driver.world import World
@@ -128,11 +127,9 @@ def row(seeds: list[dict[str, float]]) -> dict[str, Any]:
 
 def main() -> None:
     """Print a JSON object for each case and cost."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__, seeds=8, processes=2)
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--cost", action="append", type=float, help="seconds of saving")
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
     for result in rows(
         args.case or ["small300", "gang300"],
@@ -140,7 +137,7 @@ def main() -> None:
         range(args.seeds),
         args.processes,
     ):
-        print(json.dumps(result), flush=True)
+        tell(result)
 
 
 if __name__ == "__main__":

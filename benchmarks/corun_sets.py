@@ -23,8 +23,6 @@ against `each`, of other pairs against the study's own. `three` is how many of t
 a set of three or more.
 """
 
-import argparse
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,6 +33,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.command_line import parser_of, tell
 from optsched import generate
 from optsched.model.instance import Instance, Placement, Slot
 from optsched.model.job import Job, Mode, gang
@@ -400,11 +399,8 @@ def lines(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
 
 def main() -> None:
     """Print a line of JSON for each rule."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seeds", default=",".join(map(str, range(1, 31))))
-    seeds = [int(seed) for seed in parser.parse_args().seeds.split(",")]
-    for line in lines(seeds):
-        print(json.dumps(line), flush=True)
+    for line in lines(parser_of(__doc__, seeds=list(range(1, 31))).parse_args().seeds):
+        tell(line)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ JSON `--measure` prints the processor time of the page's main thread until every
 and by how much 40 more let it grow.
 """
 
-import argparse
 import contextlib
-import json
 import random
 import tempfile
 import threading
@@ -24,6 +22,7 @@ from typing import Any
 
 from PIL import Image
 
+from benchmarks.command_line import parser_of, tell
 from optsched import Job, Node, Profile
 from optsched.control.api.server import Server, serve
 from optsched.control.controller import Controller
@@ -214,16 +213,15 @@ def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, st
 
 def main() -> None:
     """Serve, draw or measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=180)
-    parser.add_argument("--picture", type=Path)
-    parser.add_argument("--width", type=int, default=1400)
-    parser.add_argument("--height", type=int, default=1425)
-    parser.add_argument("--theme", choices=("light", "dark"), default="light")
-    parser.add_argument("--measure", action="store_true")
-    given = parser.parse_args()
+    given = parser_of(
+        __doc__,
+        jobs=180,
+        picture=Path,
+        width=1400,
+        height=1425,
+        theme=("light", "dark"),
+        measure=False,
+    ).parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o711)
@@ -244,7 +242,7 @@ def main() -> None:
         browser.until("document.body?.dataset.ready === 'yes'")
         assert not browser.errors, browser.errors
         if given.measure:
-            print(json.dumps({"jobs": given.jobs, **measured(browser)}))
+            tell({"jobs": given.jobs, **measured(browser)})
         if given.picture:
             browser.until(FORECAST)
             time.sleep(1.0)  # the columns of forecasts are drawn

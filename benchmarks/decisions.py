@@ -10,14 +10,13 @@ or run) at the last decision; ten seconds or more lie between two decisions. Res
 counts the decisions at which it did. `--budget` is the wall clock that its rounds may take.
 """
 
-import argparse
-import json
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.round import load_solvers
 from optsched.cli.parts.duration import duration
 from optsched.driver.world import World
@@ -87,23 +86,28 @@ def measure(
 
 def main() -> None:
     """Print a line for each cluster, without a look ahead and with it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--gpus", type=int, default=16_384)
-    parser.add_argument("--decisions", type=int, default=10)
-    parser.add_argument("--gpu-types", default="1,3")
-    parser.add_argument("--restore", default="1,20", help="times as long to restore")
-    parser.add_argument("--budget", type=duration, default=1.0)
-    given = parser.parse_args()
+    given = parser_of(
+        __doc__,
+        jobs=10_000,
+        gpus=16_384,
+        decisions=10,
+        gpu_types=[1, 3],
+        restore=[1, 20],
+        budget="1s",
+    ).parse_args()
     load_solvers()
-    for gpu_types in map(int, given.gpu_types.split(",")):
-        for restore in map(float, given.restore.split(",")):
-            found = measure(
-                given.jobs, given.gpus, gpu_types, restore, given.decisions, given.budget
+    for gpu_types in given.gpu_types:
+        for restore in given.restore:
+            tell(
+                measure(
+                    given.jobs,
+                    given.gpus,
+                    gpu_types,
+                    restore,
+                    given.decisions,
+                    duration(given.budget),
+                )
             )
-            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

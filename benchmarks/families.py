@@ -1,11 +1,11 @@
 """Families of rounds: value, bound, gap, seconds and work of each, over some seeds.
 
     python -m benchmarks.families                       every family, five seeds
-    python -m benchmarks.families llm types-12 --seeds 10 --json
+    python -m benchmarks.families llm types-12 --seeds 10
     python -m benchmarks.families llm --next --table    the first round and the ones after it
     python -m benchmarks.families --clock cpu           budgets are processor time
     python -m benchmarks.families --budget 600s --gap 2e-4 ...
-    python -m benchmarks.families --clock cpu --table --json    one JSON object a family
+    python -m benchmarks.families --clock cpu --table   one line a family
 
 All rounds are of 300 s, nothing is started between rounds, and half of the jobs run as far as they
 fit. Each is decided once, from the instance to the verified plan, within the budget of its family;
@@ -17,8 +17,6 @@ each with the one before as `last`, after that has been carried out and 1 % of t
 changed: `next_share` is the median processor time of these over that of the first.
 """
 
-import argparse
-import json
 import random
 import statistics
 import time
@@ -34,6 +32,7 @@ import optsched_solvers.native.highs as highs
 import optsched_solvers.price.columns as columns
 import optsched_solvers.price.dual as dual
 import optsched_solvers.price.solver as price_solver
+from benchmarks.command_line import parser_of, tell
 from benchmarks.round import ROUND_S, carried_out, load_solvers
 from optsched.cli.parts.duration import duration
 from optsched.model.cluster import Node, Tenant
@@ -307,18 +306,17 @@ def measure_next(name: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__,
+        seeds=5,
+        first_seed=1,
+        budget=str,
+        gap=0.0,
+        next=False,
+        table=False,
+        clock=("wall", "cpu"),
     )
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--budget", help="instead of that of the family")
-    parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap")
-    parser.add_argument("--next", action="store_true", help="the first round and the next ones")
-    parser.add_argument("--json", action="store_true", help="one JSON object a round")
-    parser.add_argument("--table", action="store_true", help="one line a family")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     arguments = parser.parse_args()
     for name in arguments.families:
         if name not in FAMILIES:
@@ -336,17 +334,9 @@ def main() -> None:
                 line = measure(name, seed, budget_s, arguments.gap)
             lines.append(line)
             if not arguments.table:
-                as_json = arguments.json or arguments.next
-                print(json.dumps(line) if as_json else _text(line), flush=True)
-        row = _row_of_next(lines) if arguments.next else _row(lines)
-        if arguments.next or (arguments.table and arguments.json):
-            print(json.dumps(row), flush=True)
-        elif not arguments.json:
-            print(
-                "{family:13} gap: median {median_gap:.4%}, worst {worst_gap:.4%}; {wanted:.2%} in "
-                "{reached} of {seeds}; {cpu_s:.2f} s at most\n".format(**row),
-                flush=True,
-            )
+                tell(line)
+        if arguments.next or arguments.table:
+            tell(_row_of_next(lines) if arguments.next else _row(lines))
 
 
 def _row(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -406,18 +396,6 @@ def _by_processor_time() -> None:
     highs.maximise = maximise_slowly
     columns.Master.solve = solve_slowly  # type: ignore[method-assign]
     price_solver.within = lambda limit_s, call: within(slowed() * limit_s, call)
-
-
-def _text(line: dict[str, Any]) -> str:
-    gap = f"{line['gap']:.4%}" if line["gap"] < 10 else "none"
-    return (
-        f"{line['family']:13} {line['seed']:3}  value {line['value']:.6g}  bound "
-        f"{line['bound']:.6g}  gap {gap}  {line['wall_s']:.2f} s  CPU "
-        f"{line['cpu_s']:.2f} s  {line['relaxations']:5} relaxations  {line['placements']:7} "
-        f"placements  {line['rows']:4} rows"
-        + ("" if line["verified"] else "  NOT VERIFIED")
-        + (f"  {line['fallback']}" if line["fallback"] else "")
-    )
 
 
 if __name__ == "__main__":

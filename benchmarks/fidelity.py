@@ -1,7 +1,7 @@
 """Published simulators beside ours: mean job completion time and makespan of the same traces under
 the same policies.
 
-    python benchmarks/fidelity.py [NAME ...] [--json]
+    python -m benchmarks.fidelity [NAME ...]
 
 Names: gavel-100-fifo, gavel-100-max-min, gavel-1000-fifo, gavel-1000-max-min, shockwave-max-min;
 all by default. The published figures are what Gavel's public simulator (c4fa400, 36:36:36 GPUs, 4 a
@@ -24,26 +24,20 @@ others than ours. Their rounds around our shares give
 a second run.
 """
 
-import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.driver.state import Ending
 from optsched.model.instance import Instance
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation
 from optsched.traces.readers import gavel, shockwave
 
-DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 HOUR_S = 3600.0
-GAVEL_CPU_S = 27.8
-"""What Gavel's simulator takes for its 1,000 jobs under max-min (benchmarks/peers.md says how that
-is run)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,7 @@ def run(case: Case, parts: bool = False) -> dict[str, float]:
     start_s = time.process_time()
     simulation = Simulation(instance, policy)
     if parts:
-        shares, decisions = clocked(policy, "shares"), clocked(policy, "decide")
+        shares, decisions = clocked(policy, "allocation"), clocked(policy, "decide")
         moves = [clocked(simulation.world, name) for name in ("start", "preempt")]
     simulation.run()
     cpu_s = time.process_time() - start_s
@@ -146,43 +140,18 @@ def run(case: Case, parts: bool = False) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print published and own figures side by side."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Print published and own figures of each case."""
+    parser = parser_of(__doc__, parts=False)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument(
-        "--parts", action="store_true", help="Split the CPU seconds by a second run."
-    )
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in CASES]:
         parser.error(f"{unknown[0]} is unknown; choose from {', '.join(CASES)}")
-    if not arguments.json:
-        print(
-            f"{'case':20} {'JCT h':>8} {'published':>9} {'':7} {'makespan h':>10} "
-            f"{'published':>9} {'':7} CPU s"
-        )
     for name in arguments.names or CASES:
         found = run(CASES[name])
         if arguments.parts:
             split = run(CASES[name], parts=True)
             found |= {key: value for key, value in split.items() if key not in found}
-        if arguments.json:
-            print(json.dumps({"case": name, **found}))
-            continue
-        jct, makespan = found["jct_h"], found["makespan_h"]
-        print(
-            f"{name:20} {jct:8.2f} {found['published_jct_h']:9.2f} "
-            f"{jct / found['published_jct_h'] - 1:+7.1%} "
-            f"{makespan:10.2f} {found['published_makespan_h']:9.2f} "
-            f"{makespan / found['published_makespan_h'] - 1:+7.1%} {found['cpu_s']:6.2f}"
-        )
-        if arguments.parts:
-            print(
-                f"{'':20} of a clocked run: shares {found['shares_cpu_s']:.2f} s, "
-                f"rounds {found['rounds_cpu_s']:.2f} s, simulator {found['simulator_cpu_s']:.2f} s"
-            )
+        tell({"case": name, **found})
 
 
 if __name__ == "__main__":

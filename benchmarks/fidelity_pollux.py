@@ -1,6 +1,6 @@
 """Pollux's published simulations of Tiresias, Optimus and itself, beside ours of the same jobs.
 
-    python benchmarks/fidelity_pollux.py DATA [--workloads 6] [--json]
+    python -m benchmarks.fidelity_pollux DATA [--workloads 6]
 
 DATA is the folder `pollux_profiles` with the applications, `workloads/` and `published/` (the
 artifact's summaries at load 1). Each workload has 160 jobs on 16 nodes of 4 T4; both simulators
@@ -38,12 +38,12 @@ What remains, and its cause:
   here they are known. With both as there, `benchmarks/goodput.py` is within 1 % of these means.
 """
 
-import argparse
 import json
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from optsched.driver.world import World
 from optsched.plugins import registry
 from optsched.plugins.policy import Policy
@@ -75,40 +75,16 @@ class EpochOptimus(Optimus):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, workloads=list(range(1, 9)), policies="tiresias,optimus,pollux")
     parser.add_argument("data", type=Path)
-    parser.add_argument("--workloads", default="1,2,3,4,5,6,7,8")
-    parser.add_argument("--policies", default="tiresias,optimus,pollux")
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     epochs = {
         path.parent.name: Application(path.parent).epochs
         for path in given.data.glob("*/placements.csv")
     }
-    rows = [
-        row(given.data, name, f"workload-{number}", epochs)
-        for name in given.policies.split(",")
-        for number in given.workloads.split(",")
-    ]
-    if given.json:
-        print(*(json.dumps(found) for found in rows), sep="\n")
-        return
-    heads = "".join(f" {kind:>18}" for kind in ("ours", "emptiest", "epochs"))
-    print(f"{'policy':<9} {'workload':<10} {'published':>10}{heads} {'proven':>7}")
-    for found in rows:
-        cells = [
-            f"{mean_s:9,.0f} ({mean_s / found['published'] - 1:+6.2%})"
-            if (mean_s := found.get(kind))
-            else ""
-            for kind in ("ours", "emptiest", "epochs")
-        ]
-        print(
-            f"{found['policy']:<9} {found['workload']:<10} {found['published']:10,.0f}"
-            + "".join(f" {cell:>18}" for cell in cells)
-            + (f" {found['proven']:>7.1%}" if "proven" in found else "")
-        )
+    for name in given.policies.split(","):
+        for number in given.workloads:
+            tell(row(given.data, name, f"workload-{number}", epochs))
 
 
 def row(data: Path, name: str, workload: str, epochs: dict[str, int]) -> dict[str, Any]:

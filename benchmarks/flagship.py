@@ -1,9 +1,9 @@
 """The policy `optsched` against other policies on the same workloads: completion times, makespan,
 slowdown, cost of deciding.
 
-    python benchmarks/flagship.py --workload gavel-single --estimates oracle
-    python benchmarks/flagship.py --set tuning --jobs 300 --results /tmp/tuning.json
-    python benchmarks/flagship.py --set test --physics own,drawn --estimates oracle,history
+    python -m benchmarks.flagship --workload gavel-single --estimates oracle
+    python -m benchmarks.flagship --set tuning --jobs 300 --results /tmp/tuning.json
+    python -m benchmarks.flagship --set test --physics own,drawn --estimates oracle,history
 
 `tuning` workloads are generated; constants of the policy were chosen on these alone. `test`
 workloads are public traces under OPTSCHED_DATA (default ../shared/data), their arrivals compressed
@@ -27,7 +27,6 @@ import argparse
 import itertools
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -41,6 +40,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.driver.state import Ending
 from optsched.driver.world import World
 from optsched.estimates.parse import parse as parse_estimates
@@ -59,9 +60,6 @@ from optsched.traces.profiles.attach import attach
 from optsched.verify import verify
 from optsched_solvers.policies.srsf import Srsf
 
-DATA = Path(
-    os.environ.get("OPTSCHED_DATA", Path(__file__).parent.parent.parent / "shared" / "data")
-)
 OWN = "optsched"
 RULES = ("fifo", "backfill", "srtf", "srsf", "las")
 MIGRATING = "srsf-migrating"
@@ -428,7 +426,14 @@ class Setting:
     def command(self, policy_name: str, draw: Draw) -> list[str]:
         """Return the command of a run."""
         seed, window = draw
-        command = [sys.executable, __file__, "--run", "--workload", self.workload]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.flagship",
+            "--run",
+            "--workload",
+            self.workload,
+        ]
         command += ["--policy", policy_name, "--estimates", self.estimates]
         command += ["--jobs", str(self.jobs)] if self.jobs else []
         command += [] if self.sharing else ["--no-sharing"]
@@ -479,14 +484,20 @@ def said_of(outcome: dict[str, Any]) -> str:
     )
 
 
-def _counts(text: str) -> list[int]:
-    return [int(count) for count in text.split(",")]
-
-
 def main() -> None:
     """Run what is missing, then print a line of JSON for each workload, physics and estimates."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__,
+        jobs=[],
+        estimates="oracle",
+        physics="own",
+        seeds=5,
+        windows=1,
+        limit=600.0,
+        processes=1,
+        results=Path("flagship.json"),
+        run=False,
+        seed=int,
     )
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help="only these")
     parser.add_argument(
@@ -496,46 +507,30 @@ def main() -> None:
         "--policy", action="append", help=f"only these (default: {', '.join(POLICIES)})"
     )
     parser.add_argument(
-        "--jobs",
-        type=_counts,
-        default=[None],
-        help="only the first so many jobs; several: 800,1000",
-    )
-    parser.add_argument("--estimates", default="oracle", help="several: oracle,history")
-    parser.add_argument("--physics", default="own", help="own, drawn or own,drawn")
-    parser.add_argument("--seeds", type=int, default=5, help="draws of profiles")
-    parser.add_argument(
-        "--windows", type=int, default=1, help="places of the trace; 1: its beginning"
-    )
-    parser.add_argument(
         "--no-sharing", dest="sharing", action="store_false", help="no two jobs on the same GPUs"
     )
-    parser.add_argument("--limit", type=float, default=600, help="CPU seconds of a run")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=Path("flagship.json"))
     parser.add_argument("--again", action="append", default=[], help="run this policy even so")
-    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--window", type=int, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    counts: list[int | None] = given.jobs or [None]
     names = given.workload or [name for name, own in WORKLOADS.items() if own.kind == given.kind]
     policies = given.policy or list(POLICIES)
     if given.run:
         made = run(
             names[0],
             policies[0],
-            given.jobs[0],
+            counts[0],
             given.estimates,
             given.seed,
             given.window,
             sharing=given.sharing,
         )
-        print(json.dumps(made))
+        tell(made)
         return
     settings = [
         Setting(name, physics, estimates, jobs, given.sharing, given.seeds, given.windows)
         for name, physics, estimates, jobs in itertools.product(
-            names, given.physics.split(","), given.estimates.split(","), given.jobs
+            names, given.physics.split(","), given.estimates.split(","), counts
         )
         if physics == "own" or WORKLOADS[name].drawn
     ]
@@ -552,7 +547,7 @@ def main() -> None:
     for setting in settings:
         own = runs.of(setting, policies)
         if OWN in own and len(own) > 1:
-            print(json.dumps(compared(own, setting)), flush=True)
+            tell(compared(own, setting))
 
 
 if __name__ == "__main__":

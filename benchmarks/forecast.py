@@ -26,8 +26,6 @@ played at once in two processes, as such a multiple, `share` what that is of bot
 prints one line of JSON.
 """
 
-import argparse
-import json
 import math
 import pickle
 import statistics
@@ -37,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.flagship import WORKLOADS, instance_of
 from benchmarks.reference import kernel_us
 from optsched.control.what_if.future import Outlook
@@ -292,20 +291,15 @@ def taken_s(call: Callable[[], Any]) -> float:
 
 def main() -> None:
     """Run one trace, or one forecast."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__, jobs=int, profiles=PROFILES_SEED, refresh=int, what_if=int, keep=Path
     )
     parser.add_argument("--trace", choices=WORKLOADS)
-    parser.add_argument("--jobs", type=int, help="only the first so many jobs")
-    parser.add_argument("--profiles", type=int, default=PROFILES_SEED, help="seed of their draw")
     parser.add_argument("--known", choices=KNOWN, help="what forecasts are given besides")
-    parser.add_argument("--refresh", type=int, metavar="N")
-    parser.add_argument("--what-if", type=int, metavar="N")
-    parser.add_argument("--keep", type=Path, help="a file for all that was asked (pickle)")
     given = parser.parse_args()
     if given.refresh or given.what_if:
         taken = refresh(given.refresh) if given.refresh else changed(given.what_if)
-        print(json.dumps({"benchmark": "forecast", **taken}))
+        tell({"benchmark": "forecast", **taken})
         return
     instance = instance_of(given.trace, given.jobs, given.profiles, sharing=False)
     asked, watched = run(instance, given.known)
@@ -314,7 +308,7 @@ def main() -> None:
         given.keep.write_bytes(pickle.dumps((rows, watched.start_s, watched.end_s)))
     about = {"benchmark": "forecast", "trace": given.trace, "jobs": len(watched.end_s)}
     about |= {"profiles": given.profiles, "known": given.known or "nothing"}
-    print(json.dumps(about | compared(asked[WARM_UP:], watched)))
+    tell(about | compared(asked[WARM_UP:], watched))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@ place for anybody, and the mean completion time of all jobs over that where no p
 and over that under EASY (`jct_easy`). All go by the same `estimates` of run times.
 """
 
-import argparse
-import json
 import random
 from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.command_line import parser_of, tell
 from optsched.driver.reservation import Reservations
 from optsched.estimates.parse import parse as parse_estimates
 from optsched.model.cluster import Cluster, Node
@@ -89,17 +88,11 @@ def measure(seed: int, policy: str, load: float, estimates: str) -> dict[str, An
 
 def main() -> None:
     """Measure some streams."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seeds", default="1,2,3,4,5")
-    parser.add_argument("--policy", default="optsched")
-    parser.add_argument("--load", type=float, default=0.8)
-    parser.add_argument("--estimates", default="oracle")
-    given = parser.parse_args()
-    for seed in given.seeds.split(","):
-        row = measure(int(seed), given.policy, given.load, given.estimates)
-        print(json.dumps(row), flush=True)
+    given = parser_of(
+        __doc__, seeds=[1, 2, 3, 4, 5], policy="optsched", load=0.8, estimates="oracle"
+    ).parse_args()
+    for seed in given.seeds:
+        tell(measure(seed, given.policy, given.load, given.estimates))
 
 
 if __name__ == "__main__":

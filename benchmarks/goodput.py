@@ -19,10 +19,8 @@ each application that against the published Pollux. Epochs are not rounded to wh
 as they are there, and the allocation is the best one where a genetic search is published.
 """
 
-import argparse
 import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +31,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.model.job import Elastic
 from optsched.study.intervals import mean_interval
 from optsched.traces.readers import pollux
@@ -375,13 +375,9 @@ def over_all(kind: Kind, found: Sequence[Mapping[str, Any]]) -> dict[str, object
 
 def main() -> None:
     """Print a line of JSON for each workload and for each kind over all of them."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    root = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("OPTSCHED_DATA", root)) / "pollux_profiles"
-    parser.add_argument("--data", type=Path, default=folder)
-    parser.add_argument("--workloads", default="1,2,3,4,5,6,7,8")
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    given = parser.parse_args()
+    given = parser_of(
+        __doc__, data=DATA / "pollux_profiles", workloads=list(range(1, 9)), kinds=",".join(KINDS)
+    ).parse_args()
     kinds = [kind for kind in KINDS if kind in given.kinds.split(",")]
     truths = {
         path.parent.name: Truth(Application(path.parent))
@@ -389,11 +385,11 @@ def main() -> None:
     }
     for kind in kinds:
         found = []
-        for workload in given.workloads.split(","):
+        for workload in map(str, given.workloads):
             found.append(line_of(given.data, workload, kind, truths))
-            print(json.dumps(found[-1]), flush=True)
+            tell(found[-1])
         if len(found) > 1:
-            print(json.dumps(over_all(kind, found)), flush=True)
+            tell(over_all(kind, found))
 
 
 if __name__ == "__main__":

@@ -9,23 +9,22 @@ objective). j30 and j10 unless given. Prints a line for each instance that is no
 limit, then one JSON object a set.
 """
 
-import argparse
 import csv
-import json
-import os
 import statistics
 import time
 from pathlib import Path
 
+from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.engine import DEFAULT_WORKERS, solve
 from optsched.traces.readers import psplib
 
-DATA = Path(os.environ.get("OPTSCHED_DATA", "../shared/data")) / "known-optima"
+SETS = DATA / "known-optima"
 
 
 def published(name: str) -> list[tuple[Path, float]]:
     """Return (file, optimal makespan) of one set."""
-    folder = DATA / name
+    folder = SETS / name
     single = folder / "optimum" / "optimum.csv"
     if single.exists():
         rows = csv.DictReader(single.open())
@@ -68,21 +67,18 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, every=1, time_limit=60.0, workers=DEFAULT_WORKERS)
     folders = {kind: f"psplib-{kind}" for kind in ("j30", "j60")}
     folders |= {kind: f"psplib-mm-{kind}" for kind in ("j10", "j20")}
     parser.add_argument("--set", action="append", choices=folders, dest="sets")
-    parser.add_argument("--every", type=int, default=1, help="take every K-th instance")
-    parser.add_argument("--time-limit", type=float, default=60.0)
-    parser.add_argument("--workers", type=int, default=DEFAULT_WORKERS)
     options = parser.parse_args()
     for kind in options.sets or ("j30", "j10"):
         name = folders[kind]
-        if not (DATA / name).is_dir():
-            parser.error(f"the data has no folder {DATA / name}")
+        if not (SETS / name).is_dir():
+            parser.error(f"the data has no folder {SETS / name}")
         cases = published(name)[:: options.every]
         result = measure(cases, options.time_limit, options.workers)
-        print(json.dumps({"set": name, **result}), flush=True)
+        tell({"set": name, **result})
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ a gang (`vclos`) or any spines, as optical switches allow (`ocs`), with `backfil
 with vClos where nothing ever contends.
 """
 
-import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +28,7 @@ from hashlib import blake2b
 from itertools import combinations, product
 from typing import Literal
 
+from benchmarks.command_line import parser_of, tell
 from optsched import generate
 from optsched.driver.contention import Channels, Loads
 from optsched.driver.view import Fit
@@ -359,13 +358,11 @@ def isolation(seeds: Sequence[int]) -> Iterator[dict[str, object]]:
 
 def main() -> None:
     """Print a line of JSON for each pattern and method."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__, seeds=list(range(1, 11)))
     parser.add_argument("what", choices=["hashing", "isolation"])
-    parser.add_argument("--seeds", default="1,2,3,4,5,6,7,8,9,10")
     args = parser.parse_args()
-    seeds = [int(seed) for seed in args.seeds.split(",")]
-    for line in (hashing if args.what == "hashing" else isolation)(seeds):
-        print(json.dumps(line), flush=True)
+    for line in (hashing if args.what == "hashing" else isolation)(args.seeds):
+        tell(line)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What one round of a live controller costs of processor time, everything in it: the present as a
 checked instance, deciding, and writing both down. Prints one line of JSON.
 
-    python benchmarks/live_round.py [--jobs 2000] [--rounds 9]
+    python -m benchmarks.live_round [--jobs 2000] [--rounds 9]
 
 The controller is that of `optsched run`, on virtual nodes of 8 GPUs and in virtual time; the jobs
 are those of `optsched.traces.generate.synth`, half of them run. `decide_cpu_ms` is the median over
@@ -11,7 +11,6 @@ of the round, in the same process: machines differ, `outside_ratio` is what to c
 of the time.
 """
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -21,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from optsched import Node
 from optsched.control.controller import Controller
 from optsched.control.journal.events import Submitted
@@ -35,12 +35,7 @@ from tests.control.virtual import VirtualClock, VirtualExecutor
 
 def main() -> None:
     """Fill a virtual cluster, then decide rounds a minute apart."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=9)
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__, jobs=2000, rounds=9).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         controller, clock = opened(Path(folder), arguments.jobs)
         spent: dict[str, list[float]] = {"decide": [], "solver": [], "proof": []}
@@ -62,20 +57,18 @@ def main() -> None:
         controller.journal.close()
     median = {name: statistics.median(times) for name, times in spent.items()}
     outside_ms = median["decide"] - median["solver"] - median["proof"]
-    print(
-        json.dumps(
-            {
-                "benchmark": "live_round",
-                "jobs": active,
-                "running": running,
-                "rounds": arguments.rounds,
-                "decide_cpu_ms": round(median["decide"], 1),
-                "solver_cpu_ms": round(median["solver"], 1),
-                "reference_cpu_ms": round(statistics.median(reference), 1),
-                "proof_cpu_ms": round(median["proof"], 1),
-                "outside_ratio": round(outside_ms / statistics.median(reference), 1),
-            }
-        )
+    tell(
+        {
+            "benchmark": "live_round",
+            "jobs": active,
+            "running": running,
+            "rounds": arguments.rounds,
+            "decide_cpu_ms": round(median["decide"], 1),
+            "solver_cpu_ms": round(median["solver"], 1),
+            "reference_cpu_ms": round(statistics.median(reference), 1),
+            "proof_cpu_ms": round(median["proof"], 1),
+            "outside_ratio": round(outside_ms / statistics.median(reference), 1),
+        }
     )
 
 

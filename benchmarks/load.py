@@ -1,16 +1,15 @@
 """Processor time to load a 20,000-job instance file; the target is under 1 s. Prints one line of
 JSON.
 
-python benchmarks/load.py [--jobs 20000] [--gpus 4096] [--repeats 5]
+python -m benchmarks.load [--jobs 20000] [--gpus 4096] [--repeats 5]
 """
 
-import argparse
-import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.command_line import parser_of, tell
 from optsched import files
 from optsched.traces.generate.synth import generate
 
@@ -20,11 +19,7 @@ TARGET_S = 1.0
 def main() -> None:
     """Generate once, load a few times; the first load, which also builds the validator, is reported
     apart."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--gpus", type=int, default=4_096)
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__, jobs=20_000, gpus=4_096, repeats=5).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "instance.json"
         made = generate(jobs=arguments.jobs, gpus=arguments.gpus, seed=0)
@@ -34,18 +29,16 @@ def main() -> None:
             start = time.process_time()
             instance = files.read_instance(path)
             times.append(time.process_time() - start)
-        print(
-            json.dumps(
-                {
-                    "benchmark": "load",
-                    "jobs": len(instance.jobs),
-                    "nodes": len(instance.cluster.nodes),
-                    "megabytes": round(path.stat().st_size / 1e6, 2),
-                    "first_s": round(times[0], 3),
-                    "load_s": round(statistics.median(times[1:]), 3),
-                    "target_s": TARGET_S,
-                }
-            )
+        tell(
+            {
+                "benchmark": "load",
+                "jobs": len(instance.jobs),
+                "nodes": len(instance.cluster.nodes),
+                "megabytes": round(path.stat().st_size / 1e6, 2),
+                "first_s": round(times[0], 3),
+                "load_s": round(statistics.median(times[1:]), 3),
+                "target_s": TARGET_S,
+            }
         )
 
 

@@ -1,9 +1,9 @@
 """Max-min fairness over job pairs: seconds, value and proven bound, beside the complete LP if asked
 for.
 
-    python benchmarks/max_min_pairs.py [--jobs 512] [--seed 0] [--repeats 5] [--gap 1e-6] [--peer
+    python -m benchmarks.max_min_pairs [--jobs 512] [--seed 0] [--repeats 5] [--gap 1e-6] [--peer
     highs|ipm|glop]
-        [--multi-gpu] [--weights] [--distinct NOISE] [--json]
+        [--multi-gpu] [--weights] [--distinct NOISE]
 
 The inputs are those of Gavel's own `sweep_policy_runtimes.py` (same draws: its seed is 0): jobs
 drawn from its throughput table, a quarter as many GPUs of each of three types as jobs.
@@ -17,7 +17,6 @@ one core. Importing the solver library (once a process) is left out and given as
 `benchmarks/peers.md` says how to run Gavel itself.
 """
 
-import argparse
 import datetime
 import gzip
 import json
@@ -26,12 +25,13 @@ import random
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched_solvers.policies.gavel.max_min_pairs import (
     Shares,
     SharingProblem,
@@ -39,11 +39,7 @@ from optsched_solvers.policies.gavel.max_min_pairs import (
     solve,
 )
 
-TABLE = (
-    Path(os.environ.get("OPTSCHED_DATA", "../shared/data"))
-    / "gavel"
-    / "simulation_throughputs.json.gz"
-)
+TABLE = DATA / "gavel" / "simulation_throughputs.json.gz"
 GPU_TYPES = ("v100", "p100", "k80")
 HEAVY = 5.0
 """Gavel's weight for two jobs in five."""
@@ -194,19 +190,18 @@ def timed(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__,
+        jobs=512,
+        seed=0,
+        repeats=5,
+        gap=1e-6,
+        peer_limit=3600.0,
+        multi_gpu=False,
+        weights=False,
+        distinct=float,
     )
-    parser.add_argument("--jobs", type=int, default=512)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--gap", type=float, default=1e-6)
     parser.add_argument("--peer", choices=["highs", "ipm", "glop"])
-    parser.add_argument("--peer-limit", type=float, default=3600.0, metavar="S")
-    parser.add_argument("--multi-gpu", action="store_true")
-    parser.add_argument("--weights", action="store_true")
-    parser.add_argument("--distinct", type=float, metavar="NOISE")
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -242,11 +237,7 @@ def main() -> None:
     if options.peer:
         report |= complete_lp(problem, options.peer, options.peer_limit)
         report["times_faster"] = report["peer_wall_s"] / report["wall_s"]
-    if options.json:
-        print(json.dumps(report))
-    else:
-        for name, value in report.items():
-            print(f"{name:14} {value:.6g}" if isinstance(value, float) else f"{name:14} {value}")
+    tell(report)
 
 
 if __name__ == "__main__":

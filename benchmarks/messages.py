@@ -12,14 +12,13 @@ Steps are SCALE times as long as real ones, which changes no ratio. `change` is 
 completion time under AdaDUAL, `half` half its 95 % interval.
 """
 
-import argparse
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Literal
 
+from benchmarks.command_line import parser_of, tell
 from optsched import generate
 from optsched.api import simulate
 from optsched.model.instance import Instance
@@ -186,9 +185,7 @@ def mean_jct_s(gangs: Sequence[Gang], gate: Gate, eta: float) -> float:
 
 def main() -> None:
     """Print a line of JSON for each eta and rival."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seeds", default="1,2,3,4,5,6,7,8,9,10")
-    seeds = [int(seed) for seed in parser.parse_args().seeds.split(",")]
+    seeds = parser_of(__doc__, seeds=list(range(1, 11))).parse_args().seeds
     played = [gangs_of(generate("even", seed=seed, **WORKLOAD)) for seed in seeds]  # type: ignore[arg-type]
     for eta in (0.0, 0.3):
         own_s = [mean_jct_s(gangs, "adadual", eta) for gangs in played]
@@ -198,7 +195,7 @@ def main() -> None:
             change = mean_interval([a / b - 1 for a, b in zip(own_s, other_s, strict=True)])
             line = {"eta": eta, "against": rival, "seeds": len(seeds)}
             half = round(change.half or 0.0, 4)
-            print(json.dumps({**line, "change": round(change.mean, 4), "half": half}))
+            tell({**line, "change": round(change.mean, 4), "half": half})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ Steps last as long as the message of a family takes at the rate of a gang, over 
 step that it takes; both are whole ticks of 10 ms.
 """
 
-import argparse
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from benchmarks.messages import PARAMETERS_M
 from benchmarks.systems import write_page
 from optsched import api
@@ -432,13 +432,12 @@ def tables(study: Study, results: Sequence[Result]) -> str:
 
 def main() -> None:
     """Simulate all runs; write the page, or print the verdicts of fewer seeds."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seeds", help="instead of those of the study; prints and writes no page")
+    parser = parser_of(__doc__, seeds=[])
     parser.add_argument("-o", type=Path, default=Path("build/phases"), help="folder for results")
     args = parser.parse_args()
     study = read_study(STUDY)
     if args.seeds:
-        study = study.model_copy(update={"seeds": tuple(map(int, args.seeds.split(",")))})
+        study = study.model_copy(update={"seeds": tuple(args.seeds)})
     results = results_of(study, Results(args.o))
     if args.seeds:
         print(tables(study, results))

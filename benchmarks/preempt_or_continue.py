@@ -14,7 +14,6 @@ The set `large`, of 15 to 50 jobs, is proved by a time-indexed program that HiGH
 (`certified_large.py`).
 """
 
-import argparse
 import json
 import math
 import re
@@ -26,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from optsched.files import instance_hash, read_instance
 from optsched.model.instance import Instance
 from optsched.model.plan import Plan
@@ -309,35 +309,25 @@ def judge(
             f"{regrets[-1]:7.2%}, the plan {losses[-1]:7.2%}",
             flush=True,
         )
-    print(
-        json.dumps(
-            {
-                "policy": policy,
-                "instances": len(chosen),
-                "planned": len(losses),
-                "optimal_first_decisions": right,
-                "share": round(right / len(chosen), 4),
-                "share_near": round(sum(least < NEAR for least in regrets) / len(chosen), 4),
-                "mean_loss_of_preemptions": round(statistics.fmean(regrets), 5),
-                "mean_loss_of_plans": round(statistics.fmean(losses), 5),
-                "worst_loss_of_plans": round(max(losses), 5),
-            }
-        )
+    tell(
+        {
+            "policy": policy,
+            "instances": len(chosen),
+            "planned": len(losses),
+            "optimal_first_decisions": right,
+            "share": round(right / len(chosen), 4),
+            "share_near": round(sum(least < NEAR for least in regrets) / len(chosen), 4),
+            "mean_loss_of_preemptions": round(statistics.fmean(regrets), 5),
+            "mean_loss_of_plans": round(statistics.fmean(losses), 5),
+            "worst_loss_of_plans": round(max(losses), 5),
+        }
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__, write=False, set=("small", "large"), policy=str, time_limit=10.0)
     parser.add_argument(
         "names", nargs="*", help="instances, or how their names start; all by default"
-    )
-    parser.add_argument(
-        "--write", action="store_true", help="write optima.json and the table of the README"
-    )
-    parser.add_argument("--set", choices=("small", "large"), default="small")
-    parser.add_argument("--policy", help="judge these policies or solvers instead")
-    parser.add_argument(
-        "--time-limit", type=float, default=10.0, help="seconds for a solver on each instance"
     )
     options = parser.parse_args()
     from benchmarks import certified_large as large

@@ -7,8 +7,6 @@ and of restoring of every job. Each line has the mean JCT of each policy over th
 `optsched` is behind the best of the others, with half of the 95 % interval of that difference.
 """
 
-import argparse
-import json
 import math
 import statistics
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from optsched import simulate
 from optsched.model.instance import Instance
 from optsched.traces.generate import even
@@ -120,14 +119,10 @@ def row(case: str, cost_s: float, beliefs: str, jct_s: dict[str, list[float]]) -
 
 def main() -> None:
     """Print a JSON object for each case and cost."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__, seeds=8, first_seed=0, beliefs="oracle", processes=2)
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--cost", action="append", type=float, help="seconds of saving")
     parser.add_argument("--policy", action="append", help="a rival; four rules if left out")
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--beliefs", default="oracle", help="as --estimates; several: a,b")
-    parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
     for beliefs in args.beliefs.split(","):
         for case, cost_s, jct_s in rows(
@@ -138,7 +133,7 @@ def main() -> None:
             beliefs,
             args.processes,
         ):
-            print(json.dumps(row(case, cost_s, beliefs, jct_s)), flush=True)
+            tell(row(case, cost_s, beliefs, jct_s))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """One scheduling round at scale: gap, time, memory.
 
-    python -m benchmarks.round --jobs 2000 --gpus 4096 --mix mixed --seed 1 --budget 1s --json
+    python -m benchmarks.round --jobs 2000 --gpus 4096 --mix mixed --seed 1 --budget 1s
     python -m benchmarks.round --table
-    python -m benchmarks.round --counted --json
+    python -m benchmarks.round --counted
 
 Jobs, nodes and running jobs are those of `optsched.traces.generate.synth.generate` (three node
 classes, half of the jobs running), the round is 300 s, nothing is started between rounds. `wall_s`
@@ -14,17 +14,15 @@ depend on the machine: `reached` says that it is the one asked for; `calls` is h
 a round calls, `allocated_mib` the most memory that Python and numpy hold at once for it.
 """
 
-import argparse
 import importlib
-import json
 import resource
 import statistics
-import sys
 import time
 import tracemalloc
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.reference import calls
 from optsched.cli.parts.duration import duration
 from optsched.model.instance import Instance, Running, Suspended
@@ -172,21 +170,19 @@ def allocated_mib(jobs: int, gpus: int, mix: str, budget_s: float, gap: float) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--gpus", type=int, default=4096)
-    parser.add_argument("--mix", choices=("mixed", "llm"), default="mixed")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--budget", default="1s")
-    parser.add_argument("--gap", type=float, default=0.0, help="stop at this relative gap")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--solver", default="price")
-    parser.add_argument("--table", action="store_true", help="all sizes, both mixes")
-    parser.add_argument("--counted", action="store_true", help="three sizes, no budget that binds")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    arguments = parser.parse_args()
+    arguments = parser_of(
+        __doc__,
+        jobs=2000,
+        gpus=4096,
+        mix=("mixed", "llm"),
+        seed=1,
+        budget="1s",
+        gap=0.0,
+        repeat=5,
+        solver="price",
+        table=False,
+        counted=False,
+    ).parse_args()
     load_solvers()
     cases = (
         [
@@ -214,18 +210,7 @@ def main() -> None:
             made = generate(jobs=jobs, gpus=gpus, seed=1, like=mix, running=0.5)  # type: ignore[arg-type]
             line["calls"] = calls(solve, made, budget_s, gap, None, "price")
             line["allocated_mib"] = round(allocated_mib(jobs, gpus, mix, budget_s, gap), 1)
-        if arguments.json:
-            print(json.dumps(line), flush=True)
-        else:
-            print(
-                f"{jobs:7,} jobs {gpus:8,} GPUs {mix:6}  gap {100 * line['gap']:8.4f} %  "
-                f"{line['wall_s']:7.3f} s  "
-                f"CPU {line['cpu_s']:7.3f} s  "
-                f"warm x{line['warm_over_cold']:.2f}  {line['peak_mib']:5} MiB  {line['status']}"
-                f"{'' if line['verified'] else '  NOT VERIFIED'}",
-                flush=True,
-            )
-    sys.exit(0)
+        tell(line)
 
 
 if __name__ == "__main__":

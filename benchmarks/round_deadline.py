@@ -9,13 +9,12 @@ Each round is a cluster of `optsched.traces.generate.synth.generate` with random
 which to stop. `late` counts the rounds that took more than 1.1 times the budget, imports apart.
 """
 
-import argparse
-import json
 import random
 import statistics
 import time
 from dataclasses import replace
 
+from benchmarks.command_line import parser_of, tell
 from optsched.cli.parts.duration import duration
 from optsched.objectives import TERMS
 from optsched.round.decide import decide
@@ -28,15 +27,9 @@ TOLERANCE = 1.1
 
 def main() -> None:
     """Rounds one after the other, none kept."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=10_000)
-    parser.add_argument("--budget", default="100ms")
-    parser.add_argument("--jobs", type=int, default=300, help="most jobs of a round")
-    parser.add_argument("--solver", default="price")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = parser_of(
+        __doc__, rounds=10_000, budget="100ms", jobs=300, solver="price", seed=0
+    ).parse_args()
     budget_s = duration(arguments.budget)
     for solver in ("highs", arguments.solver):  # what the first round would import
         decide(generate(jobs=20, gpus=64, seed=0, running=0.5), solver=solver, budget_s=10.0)
@@ -72,24 +65,22 @@ def main() -> None:
         walls.append(wall_s)
         gaps.append(found.gap)
     walls_sorted = sorted(walls)
-    print(
-        json.dumps(
-            {
-                "benchmark": "round_deadline",
-                "solver": arguments.solver,
-                "rounds": len(walls),
-                "budget_s": budget_s,
-                "most_jobs": arguments.jobs,
-                "largest_s": round(walls_sorted[-1], 4),
-                "largest": worst,
-                "p99_s": round(walls_sorted[int(0.99 * (len(walls) - 1))], 4),
-                "median_s": round(statistics.median(walls), 4),
-                "late": sum(wall_s > TOLERANCE * budget_s for wall_s in walls),
-                "median_gap": statistics.median(gaps),
-                "unverified": unverified,
-                "fallbacks": fallbacks,
-            }
-        )
+    tell(
+        {
+            "benchmark": "round_deadline",
+            "solver": arguments.solver,
+            "rounds": len(walls),
+            "budget_s": budget_s,
+            "most_jobs": arguments.jobs,
+            "largest_s": round(walls_sorted[-1], 4),
+            "largest": worst,
+            "p99_s": round(walls_sorted[int(0.99 * (len(walls) - 1))], 4),
+            "median_s": round(statistics.median(walls), 4),
+            "late": sum(wall_s > TOLERANCE * budget_s for wall_s in walls),
+            "median_gap": statistics.median(gaps),
+            "unverified": unverified,
+            "fallbacks": fallbacks,
+        }
     )
 
 

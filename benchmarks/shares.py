@@ -10,13 +10,12 @@ over the last half-life of that time (after three); `jct` the mean completion ti
 without shares, over all jobs to the end of the last.
 """
 
-import argparse
-import json
 import math
 import random
 from collections.abc import Iterable
 from typing import Any
 
+from benchmarks.command_line import parser_of, tell
 from optsched.driver.shares import DecayedUse
 from optsched.model.cluster import Cluster, Node, Tenant
 from optsched.model.instance import Instance
@@ -107,14 +106,9 @@ def measure(seed: int, policy: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--policy", default="optsched")
-    given = parser.parse_args()
-    for seed in given.seeds.split(","):
-        print(json.dumps(measure(int(seed), given.policy)), flush=True)
+    given = parser_of(__doc__, seeds=[1, 2, 3], policy="optsched").parse_args()
+    for seed in given.seeds:
+        tell(measure(seed, given.policy))
 
 
 if __name__ == "__main__":

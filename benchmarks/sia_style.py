@@ -1,7 +1,7 @@
 """A round by a per-round ILP of Sia's kind, beside `price` on the same jobs: seconds and value.
 
-    python benchmarks/sia_style.py [--jobs 1024] [--gpus 2048] [--mix mixed] [--seed 1] [--budget
-    1s] [--json]
+    python -m benchmarks.sia_style [--jobs 1024] [--gpus 2048] [--mix mixed] [--seed 1] [--budget
+    1s]
 
 Sia (Jayaram Subramanya et al., SOSP 2023) chooses one configuration (GPU type, nodes, GPUs) for
 each job in an integer program with one capacity row for each GPU type, solved with CBC; places come
@@ -12,14 +12,13 @@ on real nodes by our packing, as Sia's own placement does not look at what it lo
 can be run after that. benchmarks/peers.md says how to run Sia itself.
 """
 
-import argparse
-import json
 import time
 from typing import Any
 
 import numpy as np
 import pulp
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.round import ROUND_S, load_solvers, solve
 from optsched.cli.parts.duration import duration
 from optsched.objectives import parse
@@ -104,24 +103,18 @@ def measure(jobs: int, gpus: int, mix: str, seed: int, budget_s: float) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=1024)
-    parser.add_argument("--gpus", type=int, default=2048)
-    parser.add_argument("--mix", choices=("mixed", "llm"), default="mixed")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--budget", default="1s")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser_of(
+        __doc__, jobs=1024, gpus=2048, mix=("mixed", "llm"), seed=1, budget="1s"
+    ).parse_args()
     load_solvers()
-    line = measure(
-        arguments.jobs, arguments.gpus, arguments.mix, arguments.seed, duration(arguments.budget)
-    )
-    print(
-        json.dumps(line)
-        if arguments.json
-        else "\n".join(f"{name:14} {value}" for name, value in line.items())
+    tell(
+        measure(
+            arguments.jobs,
+            arguments.gpus,
+            arguments.mix,
+            arguments.seed,
+            duration(arguments.budget),
+        )
     )
 
 

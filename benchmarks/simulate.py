@@ -19,8 +19,6 @@ should grow no faster than the logarithm. `--beside` replays so many jobs first:
 what an event of the larger replay costs, relative to one of the smaller.
 """
 
-import argparse
-import json
 import multiprocessing
 import resource
 import time
@@ -28,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of, tell
 from benchmarks.reference import calls, kernel_us
 from optsched.plugins import registry
 from optsched.simulate.metrics import measure
@@ -102,25 +101,20 @@ def _in_a_process(*arguments: Any) -> dict[str, Any]:
         return pool.apply(replay, arguments)
 
 
-def _tell(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--nodes", type=int, default=550)
-    parser.add_argument("--load", type=float, default=0.95)
-    parser.add_argument("--policies", default="fifo,srtf,srsf,las")
-    parser.add_argument("--gpu-types", type=int, default=1)
-    parser.add_argument("--like", default="mixed", choices=("mixed", *like.MODELS))
-    parser.add_argument("--spacing", type=float, default=0.0, metavar="S")
-    parser.add_argument("--counted", action="store_true", help="calls of functions for an event")
-    parser.add_argument("--beside", type=int, metavar="JOBS", help="a smaller replay first")
-    parser.add_argument("--growth", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser_of(
+        __doc__,
+        jobs=100_000,
+        nodes=550,
+        load=0.95,
+        policies="fifo,srtf,srsf,las",
+        gpu_types=1,
+        like=("mixed", *like.MODELS),
+        spacing=0.0,
+        counted=False,
+        beside=int,
+        growth=False,
+    ).parse_args()
     fixed = (
         arguments.load,
         arguments.gpu_types,
@@ -130,7 +124,7 @@ def main() -> None:
     )
     if arguments.growth:
         for jobs in (10_000, 30_000, 100_000, 300_000, 1_000_000):
-            _tell(_in_a_process(jobs, arguments.nodes, *fixed, "fifo"))
+            tell(_in_a_process(jobs, arguments.nodes, *fixed, "fifo"))
         return
     for policy in arguments.policies.split(","):
         smaller = None
@@ -139,7 +133,7 @@ def main() -> None:
         line = _in_a_process(arguments.jobs, arguments.nodes, *fixed, policy)
         if smaller is not None:
             line["event_ratio"] = round(line["us_per_event"] / smaller["us_per_event"], 2)
-        _tell(line)
+        tell(line)
 
 
 if __name__ == "__main__":

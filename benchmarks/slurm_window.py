@@ -32,11 +32,12 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
+from benchmarks.command_line import tell
 from optsched.control.opening import opened
 from optsched.control.settings import read_settings
 from tests.live.slurm_cluster import SlurmCluster, missing
 
-from .beside_slurm import Optsched, OptschedSbatch, SlurmAlone, Work, paced, parser_of
+from .beside_slurm import Optsched, OptschedSbatch, SlurmAlone, Work, paced, slurm_parser
 
 GANGS = (1, 1, 2, 2, 4, 8)
 SHORTEST = 0.1
@@ -160,9 +161,7 @@ def run(
 
 def main() -> None:
     """Run every workload under every scheduler."""
-    parser = parser_of(__doc__, SCHEDULERS)
-    parser.add_argument("--window", type=float, default=600.0)
-    arguments = parser.parse_args()
+    arguments = slurm_parser(__doc__, SCHEDULERS, window=600.0).parse_args()
     reason = missing()
     if reason is not None:
         sys.exit(reason)
@@ -187,9 +186,8 @@ def main() -> None:
             told = done.result()
             idle_gpu_s[name] += told["idle_gpu_s"]
             unsaved[name] += told["unsaved"]
-            line = {"scheduler": name, "seed": seed, "jobs": len(works), **told}
-            print(json.dumps(line), flush=True)
-    print(json.dumps({"seeds": arguments.seeds, "idle_gpu_s": idle_gpu_s, "unsaved": unsaved}))
+            tell({"scheduler": name, "seed": seed, "jobs": len(works), **told})
+    tell({"seeds": arguments.seeds, "idle_gpu_s": idle_gpu_s, "unsaved": unsaved})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ clock measured, so that the page can be made again) and its picture. The overvie
 `docs/results/systems.md` is made of the pages, between its markers.
 """
 
-import argparse
 import json
 import re
 import subprocess
@@ -18,6 +17,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.command_line import parser_of, tell
 from optsched.study.design import read_study
 
 ROOT = Path(__file__).parent.parent
@@ -143,14 +143,12 @@ def overview() -> str:
 
 def main() -> None:
     """Make the pages that are named, and the overview of all."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__, workers=1, cost=False)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("-o", type=Path, default=Path("build/systems"), help="folder for results")
-    parser.add_argument("--cost", action="store_true", help="print what all studies would take")
     args = parser.parse_args()
     if args.cost:
-        print(json.dumps(cost(args.o / "cost", args.workers)))
+        tell(cost(args.o / "cost", args.workers))
         return
     for name in args.names:
         make_page(name, args.o / name, args.workers)

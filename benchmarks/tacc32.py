@@ -1,9 +1,9 @@
 """Shockwave's trace of 120 jobs on 32 GPUs: what policies reach here, and `zero-laxity` by its
 simulator's own rules.
 
-    python benchmarks/tacc32.py [--json]
-    python benchmarks/tacc32.py --fair-rules   # Shockwave against fair rules
-    python benchmarks/tacc32.py --estimated    # where beliefs of run times err by 30 %
+    python -m benchmarks.tacc32
+    python -m benchmarks.tacc32 --fair-rules   # Shockwave against fair rules
+    python -m benchmarks.tacc32 --estimated    # where beliefs of run times err by 30 %
 
 First, optsched's simulator with rounds of 120 s. Finish-time fairness is the published simulator's:
 JCT / (run time alone x jobs of the trace / GPUs), the same factor for gangs (the one of `optsched
@@ -20,15 +20,13 @@ next round in which the job runs after the epoch that
 The run times that the rule sees are those of the epochs left, each at the batch size of the rules.
 """
 
-import argparse
-import json
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from benchmarks.command_line import parser_of, tell
+from benchmarks.data import DATA
 from optsched.driver.state import Ending
 from optsched.estimates import Estimates
 from optsched.estimates.parse import parse
@@ -41,7 +39,6 @@ from optsched.traces.readers.batch_sizes import batch_size, steps_of_epoch
 from optsched.traces.readers.throughputs import find_table, read_table, steps_per_s
 from optsched.traces.resample import resampled
 
-DATA = Path(os.environ.get("OPTSCHED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TRACE = DATA / "shockwave_tacc32" / "120jobs_32gpus.trace"
 GPUS, ROUND_S, START_S = 32, 120.0, 20.0
 UNFAIR = 1.05
@@ -327,32 +324,20 @@ def replay(makespan: float, fairness: float, margin_s: float) -> dict[str, float
 
 def main() -> None:
     """Print one line for each setting."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--fair-rules", action="store_true")
-    parser.add_argument("--estimated", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__, fair_rules=False, estimated=False).parse_args()
     if arguments.fair_rules or arguments.estimated:
         for line in against_fair_rules() if arguments.fair_rules else estimated():
-            print(json.dumps(line), flush=True)
+            tell(line)
         return
     instance = shockwave.read(TRACE).instance
-    rows = []
     for name, options in SETTINGS:
         said = " ".join(f"{key}={value}" for key, value in options.items())
-        rows.append(
-            {
-                "policy": f"{name} {said}".strip(),
-                "rules": "optsched",
-                **run(instance, name, options),
-            }
-        )
+        found = run(instance, name, options)
+        tell({"policy": f"{name} {said}".strip(), "rules": "optsched", **found})
     for makespan, fairness, margin_s in REPLAYED:
         begin_s = time.process_time()
         found = replay(makespan, fairness, margin_s)
-        rows.append(
+        tell(
             {
                 "policy": f"zero-laxity makespan={makespan} fairness={fairness} "
                 f"margin={margin_s:.0f}s",
@@ -360,19 +345,6 @@ def main() -> None:
                 **found,
                 "cpu_s": time.process_time() - begin_s,
             }
-        )
-    if arguments.json:
-        print(json.dumps(rows))
-        return
-    print(
-        f"{'policy':52} {'rules':9} {'makespan s':>10} {'JCT s':>7} {'worst':>6} {'>1.05':>6} "
-        f"{'preempted':>9} CPU s"
-    )
-    for row in rows:
-        print(
-            f"{row['policy']:52} {row['rules']:9} {row['makespan_s']:10.0f} {row['jct_s']:7.0f} "
-            f"{row['worst_fairness']:6.2f} {row['unfair']:6.1%} {row['preemptions']:9} "
-            f"{row['cpu_s']:5.2f}"
         )
 
 

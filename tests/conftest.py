@@ -9,7 +9,7 @@ import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 MEMORY, ENOUGH_BYTES = "/dev/shm", 4 << 30
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK):
@@ -19,9 +19,19 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK | os.X_OK):
 
 pytest_plugins = ["optsched.testing.executors"]
 
-# No deadlines: the machine may be shared with others.
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.register_profile("varied", deadline=None)
+# No deadlines: the machine may be shared with others. Random instances are large, take long to
+# draw, and many are thrown away.
+patient = settings(
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+        HealthCheck.large_base_example,
+    ],
+)
+settings.register_profile("fixed", patient, derandomize=True)
+settings.register_profile("varied", patient)
 settings.load_profile("fixed")
 
 

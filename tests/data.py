@@ -1,13 +1,8 @@
 """Where the public data is, and the skip for tests that need it."""
 
-import os
-from pathlib import Path
-
 import pytest
 
-DATA = Path(
-    os.environ.get("OPTSCHED_DATA", Path(__file__).parent.parent.parent / "shared" / "data")
-)
+from benchmarks.data import DATA
 
 
 def needs_data(folder: str) -> pytest.MarkDecorator:

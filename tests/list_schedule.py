@@ -4,7 +4,7 @@ from optsched import Instance, JobPlan, Plan, Segment, Slot, Solution
 from optsched.files import instance_hash
 from optsched.model.job import Mode
 from optsched.model.plan import Level
-from optsched.objectives import parse, values
+from optsched.objectives import parse
 from optsched.physics import (
     hold_to_save_s,
     memory_gib,
@@ -14,7 +14,8 @@ from optsched.physics import (
     span,
 )
 from optsched.physics.catalogue import catalogue_of
-from optsched.verify import decision_now, verify
+from optsched.verify import decision_now
+from tests.verified import checked
 
 SPANS = ("node", "rack", "cluster")
 
@@ -167,11 +168,9 @@ def solution_of(
     """A solution that holds `plan` (a list schedule by default), which must pass the verifier."""
     plan = plan or list_schedule(instance)
     wanted = parse(objective)
-    report = verify(instance, plan, wanted)
-    assert report.ok, report.violations
     levels = tuple(
         Level(name=name, value=value, bound=value * 0.9)
-        for name, value in zip(objective.split(","), values(wanted, instance, plan), strict=True)
+        for name, value in zip(objective.split(","), checked(instance, plan, wanted), strict=True)
     )
     found = {
         "solver": "list",

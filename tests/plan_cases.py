@@ -23,6 +23,7 @@ from optsched import (
     Suspended,
     Tenant,
 )
+from tests.clusters import equal_nodes
 
 Case = tuple[Instance, Plan]
 
@@ -45,15 +46,11 @@ def entry(job: str, decision: str, *segments: Segment) -> JobPlan:
     return JobPlan(id=job, decision=decision, segments=segments)  # type: ignore[arg-type]
 
 
-def nodes(count: int, **fields: object) -> tuple[Node, ...]:
-    return tuple(Node(name=f"n{i}", **fields) for i in range(count))  # type: ignore[arg-type]
-
-
 def gangs() -> Case:
     """Gangs over nodes and racks, cores by a table, host memory, a release date."""
     cluster = Cluster(
         nodes=(
-            *nodes(
+            *equal_nodes(
                 2, gpus=4, gpu_type="a100", gpu_memory_gib=16.0, cpus=16, memory_gib=64.0, rack="r0"
             ),
             Node(
@@ -197,7 +194,7 @@ SLOW = Profile(startup_s=2.0, restore_s=3.0, checkpoint_s=4.0)
 def held() -> Case:
     """Running jobs that continue, are preempted, migrate or resize, and a suspended one that comes
     back."""
-    cluster = Cluster(nodes=nodes(6, gpus=4))
+    cluster = Cluster(nodes=equal_nodes(6, gpus=4))
     one, two, four = Mode(gpus=1), Mode(gpus=2), Mode(gpus=4)
     jobs = (
         Job(id="stay", gpus=4, duration_s=100.0, preemptible=False, profile=SLOW),
@@ -269,7 +266,7 @@ def periodic() -> Case:
     """Periodic checkpoints: what was done since the last one is lost, and nothing is held to
     save."""
     profile = Profile(startup_s=2.0, restore_s=3.0, checkpoint_s=4.0, checkpoint_every_s=20.0)
-    cluster = Cluster(nodes=nodes(3, gpus=2))
+    cluster = Cluster(nodes=equal_nodes(3, gpus=2))
     one = Mode(gpus=1)
     jobs = (
         Job(id="lose", gpus=1, duration_s=100.0, profile=profile),
@@ -320,7 +317,7 @@ def periodic() -> Case:
 
 def pairs() -> Case:
     """Jobs on the same GPUs: a pair that parts midway, one that starts beside a running job."""
-    cluster = Cluster(nodes=nodes(2, gpus=2, gpu_memory_gib=20.0, cpus=8, memory_gib=32.0))
+    cluster = Cluster(nodes=equal_nodes(2, gpus=2, gpu_memory_gib=20.0, cpus=8, memory_gib=32.0))
     half = Profile(
         name="half", sharing=Sharing(duty=0.5), gpu_memory_gib=8.0, memory_gib_per_gpu=4.0
     )
@@ -372,7 +369,7 @@ def pairs() -> Case:
 
 def clocked() -> Case:
     """GPU clocks under a power cap, which is used up at first."""
-    cluster = Cluster(nodes=nodes(3, gpus=4, gpu_type="a100"), resources={"power_w": 1950.0})
+    cluster = Cluster(nodes=equal_nodes(3, gpus=4, gpu_type="a100"), resources={"power_w": 1950.0})
     profile = Profile(
         power_w={"a100": 300.0},
         startup_s=2.0,
@@ -434,7 +431,7 @@ def clocked() -> Case:
 def lean() -> Case:
     """Less host memory than jobs ask for, on a node that is full then; less GPU memory alone and
     beside another job; a running job that takes all again."""
-    cluster = Cluster(nodes=nodes(2, gpus=4, gpu_memory_gib=16.0, memory_gib=32.0))
+    cluster = Cluster(nodes=equal_nodes(2, gpus=4, gpu_memory_gib=16.0, memory_gib=32.0))
     cached = Profile(
         memory_gib_per_gpu=12.0, memory_rates={4.0: 0.5, 8.0: 0.8}, cpus_per_gpu={1: 0.4, 2: 1.0}
     )
@@ -643,7 +640,7 @@ def loans() -> Case:
         Tenant(name="red", gpu_quota=2),
         Tenant(name="green"),
     )
-    return Instance(cluster=Cluster(nodes=nodes(2, gpus=8)), tenants=tenants, jobs=jobs), plan
+    return Instance(cluster=Cluster(nodes=equal_nodes(2, gpus=8)), tenants=tenants, jobs=jobs), plan
 
 
 def incidents() -> Case:
@@ -669,7 +666,7 @@ def incidents() -> Case:
         )
     )
     return Instance(
-        cluster=Cluster(nodes=nodes(2, gpus=1)),
+        cluster=Cluster(nodes=equal_nodes(2, gpus=1)),
         jobs=jobs,
         failures=(Failure(job="fails", work_s=4.0),),
         outages=(Outage(node="n1", start_s=6.0, end_s=20.0),),
@@ -702,7 +699,9 @@ def crowded() -> Case:
             ),
         )
     )
-    cluster = Cluster(nodes=tuple(replace(node, gpu_memory_gib=80.0) for node in nodes(2, gpus=1)))
+    cluster = Cluster(
+        nodes=tuple(replace(node, gpu_memory_gib=80.0) for node in equal_nodes(2, gpus=1))
+    )
     return Instance(cluster=cluster, jobs=jobs), plan
 
 

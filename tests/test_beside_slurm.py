@@ -16,7 +16,7 @@ from benchmarks.beside_slurm import (
     Work,
     interval,
     measure,
-    parser_of,
+    slurm_parser,
     table,
     workload,
 )
@@ -65,7 +65,7 @@ def test_slurm_is_set_up_as_said(
 
 
 def test_five_seeds_and_every_way() -> None:
-    assert parser_of("", SCHEDULERS).parse_args([]).seeds == 5
+    assert slurm_parser("", SCHEDULERS).parse_args([]).seeds == 5
     assert list(SCHEDULERS) == [
         "slurm, priority",
         "slurm, QOS",

@@ -1,14 +1,21 @@
 """The search that knows which jobs will come."""
 
+import pytest
+
+from benchmarks import clairvoyant
 from benchmarks.clairvoyant import Clairvoyant, mean_jct_s, outline, row
-from optsched import Cluster, Instance, Job, Node
+from optsched import Instance, Job
 from optsched.plugins import registry
 from optsched.simulate.run import simulate
+from tests.clusters import one_node
 
 
-def test_a_long_job_waits_for_a_short_one_that_is_still_to_come() -> None:
+def test_a_long_job_waits_for_a_short_one_that_is_still_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clairvoyant, "FIRST_S", 0.1)
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        cluster=one_node("n0", gpus=1),
         jobs=(
             Job(id="long", gpus=1, duration_s=100, preemptible=False),
             Job(id="short", gpus=1, duration_s=10, submit_s=5),

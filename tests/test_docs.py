@@ -30,6 +30,7 @@ from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
 from tests.data import DATA
+from tests.verified import checked
 from tests.verify.test_verify_mutations import rules_in_source
 
 REPOSITORY = Path(__file__).parents[1]
@@ -314,7 +315,7 @@ def test_the_policy_of_the_page_decides(example: Example) -> None:
         REPOSITORY / "instances" / "examples" / "gang-fragmentation.json"
     )
     plan = simulate(instance, policy(policy.Options()))
-    assert verify(instance, plan, parse("wct")).ok
+    checked(instance, plan)
     assert {entry.id: entry.segments[0].placement[0].node for entry in plan.jobs}[
         "gang"
     ] == "node-0"

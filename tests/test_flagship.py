@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.flagship import LEAST_WINDOW, OWN, Setting, Workload, compared, in_window
-from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.model.job import Job
+from tests.clusters import one_node
 
 
 def trace_of(count: int, most: int) -> Workload:
     jobs = tuple(Job(id=f"{i}", gpus=1, duration_s=60.0, submit_s=float(i)) for i in range(count))
-    whole = Instance(name="trace", cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    whole = Instance(name="trace", cluster=one_node(gpus=1), jobs=jobs)
     return Workload("test", lambda first, seed: replace(whole, jobs=jobs[:first]), most=most)
 
 

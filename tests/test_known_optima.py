@@ -1,37 +1,25 @@
 """Published optima through our own format: PSPLIB j30 (single mode) and j10 (multi-mode), solved
 and proved."""
 
-import csv
 from pathlib import Path
 
 import pytest
 
+from benchmarks.known_optima import SETS, published
 from optsched.engine import solve
 from optsched.files import dump_instance, load_instance
 from optsched.traces.readers import psplib
-from tests.data import DATA, needs_data
+from tests.data import needs_data
 
-SINGLE = DATA / "known-optima" / "psplib-j30"
-MULTI = DATA / "known-optima" / "psplib-mm-j10"
 LIMIT_S = 300
 """Far above what any of them needs; `benchmarks/known_optima.py` measures the time."""
-
-
-def published() -> list[tuple[Path, float]]:
-    """(file, optimal makespan) of all 480 + 536 instances, where the data is present."""
-    found: list[tuple[Path, float]] = []
-    if SINGLE.is_dir():
-        with (SINGLE / "optimum" / "optimum.csv").open() as rows:
-            found += [
-                (SINGLE / row["problem"], float(row["optimum"])) for row in csv.DictReader(rows)
-            ]
-    if MULTI.is_dir():
-        with (MULTI / "optimum.csv").open() as rows:
-            found += [
-                (MULTI / f"{row['instance']}.mm", float(row["objective"]))
-                for row in csv.DictReader(rows)
-            ]
-    return found
+PUBLISHED = [
+    case
+    for name in ("psplib-j30", "psplib-mm-j10")
+    if (SETS / name).is_dir()
+    for case in published(name)
+]
+"""480 + 536 instances, where the data is present."""
 
 
 def assert_proved(path: Path, optimum: float) -> None:
@@ -51,13 +39,13 @@ def name(value: object) -> str | None:
 
 
 @needs_data("known-optima")
-@pytest.mark.parametrize(("path", "optimum"), published()[::20], ids=name)
+@pytest.mark.parametrize(("path", "optimum"), PUBLISHED[10::20], ids=name)
 def test_every_twentieth_is_solved_and_proved(path: Path, optimum: float) -> None:
     assert_proved(path, optimum)
 
 
 @needs_data("known-optima")
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "optimum"), published(), ids=name)
+@pytest.mark.parametrize(("path", "optimum"), PUBLISHED, ids=name)
 def test_all_are_solved_and_proved(path: Path, optimum: float) -> None:
     assert_proved(path, optimum)

@@ -1,6 +1,7 @@
 """Every objective worked out by hand on one small plan; reading and writing their names."""
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ from optsched.objectives import (
     parse,
     values,
 )
-from optsched.verify import verify
+from tests.verified import checked
 
 CLUSTER = Cluster(
     nodes=(
@@ -103,7 +104,7 @@ def value(text: str, instance: Instance = INSTANCE, plan: Plan = PLAN) -> float:
 
 
 def test_the_plan_is_valid() -> None:
-    assert verify(INSTANCE, PLAN, parse("wct")).ok
+    checked(INSTANCE, PLAN)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +172,8 @@ def test_shapes_of_job_costs() -> None:
     assert [Hinge(2.0, 10.0).at(c) for c in (7.0, 10.0, 12.0)] == [0.0, 0.0, 4.0]
     assert [Square(2.0, 10.0).at(c) for c in (7.0, 10.0, 13.0)] == [0.0, 0.0, 18.0]
     assert Inverse(6.0, 10.0).at(13.0) == -2.0
+    at_once = Inverse(6.0, 10.0)  # what was left of the job rounds to nothing
+    assert math.isfinite(at_once.at(10.0)) and math.isfinite(at_once.steepest(10.0, 13.0))
     weightless = replace(JOBS[0], weight=0.0)
     assert TERMS["throughput"].cost(INSTANCE, weightless) is None, "it never divides by zero"
 

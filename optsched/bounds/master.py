@@ -17,6 +17,9 @@ LARGEST = 1e4
 """What the objective is scaled to."""
 NEGLIGIBLE = 1e-9
 """Shares of a cell that the program does not see."""
+MOST_ITERATIONS = 20_000
+"""Far more than the simplex method takes from the last basis on, unless it cycles there for ever:
+then it begins anew without scaling, where it has not been seen to cycle."""
 
 
 class Master:
@@ -59,7 +62,13 @@ class Master:
         for variables, prices in ((self._excess, most), (self._spare, -least)):
             for variable, price in zip(variables, (prices * worth).ravel().tolist(), strict=True):
                 self._objective.SetCoefficient(variable, price)
-        if self._solver.Solve() != self._optimal:
+        if not (self._ends("") or self._ends("use_scaling: false")):
             return None
         duals = np.array([-cell.dual_value() for cell in self._cells]).reshape(least.shape)
         return self._objective.Value() / self._scale, np.clip(duals / worth, least, most)
+
+    def _ends(self, parameters: str) -> bool:
+        """Solve the program with parameters of GLOP; return whether an optimum was found."""
+        limit = f"max_number_of_iterations: {MOST_ITERATIONS}"
+        self._solver.SetSolverSpecificParametersAsString(f"{limit} {parameters}")
+        return bool(self._solver.Solve() == self._optimal)

@@ -57,6 +57,22 @@ class Step:
     uses: tuple[tuple[int, float], ...]
 
 
+class Offered(dict[int, tuple[Step, ...]]):
+    """What work costs in each interval, and after the grid, a job that has these alternatives and
+    pays `per_s` for each second that it works: a second is spent in one of them, so that dearer and
+    faster ones come after cheaper and slower ones. Found where it is asked for, as a job looks at
+    few intervals of a long grid."""
+
+    def __init__(self, own: tuple[Alternative, ...], per_s: float, prices: Cells) -> None:
+        super().__init__()
+        self._own, self._per_s, self._prices = own, per_s, prices
+
+    def __missing__(self, k: int) -> tuple[Step, ...]:
+        now = tuple(own[k] if k < len(own) else 0.0 for own in self._prices)
+        self[k] = _steps(self._own, self._per_s, now)
+        return self[k]
+
+
 Offer = tuple[float, int, float, Step]
 """Price of a second of work, interval, seconds of work, and what it uses."""
 
@@ -70,7 +86,7 @@ class Prices:
         self._market = market
         self._grid_s = grid_s
         self._prices = prices
-        self._steps: dict[tuple[tuple[Alternative, ...], float], list[tuple[Step, ...]]] = {}
+        self._steps: dict[tuple[tuple[Alternative, ...], float], Offered] = {}
 
     def bound(self) -> float:
         """Return the bound: no plan has a smaller sum of weighted completion times, counted from
@@ -222,16 +238,10 @@ class Prices:
                     spare = chosen[at - 1][1] if at else 0.0
         return cost if need <= enough else None
 
-    def _offered(self, own: tuple[Alternative, ...], per_s: float) -> list[tuple[Step, ...]]:
-        """Return for each interval, and after the grid, what work costs a job that pays `per_s` for
-        each second that it works there: a second is spent in one alternative, so that dearer and
-        faster ones come after cheaper and slower ones."""
+    def _offered(self, own: tuple[Alternative, ...], per_s: float) -> Offered:
         key = own, per_s
         if key not in self._steps:
-            count = len(self._prices[0]) if self._prices else len(self._grid_s) - 1
-            at = [tuple(prices[k] for prices in self._prices) for k in range(count)]
-            free = tuple([0.0] * len(self._prices))
-            self._steps[key] = [_steps(own, per_s, now) for now in (*at, free)]
+            self._steps[key] = Offered(own, per_s, self._prices)
         return self._steps[key]
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,10 +327,6 @@ def _notify(events: str | None) -> tuple[str, ...]:
     return () if events is None else tuple(dict.fromkeys(filter(None, events.split(","))))
 
 
-def _resources(pairs: tuple[str, ...]) -> dict[str, float]:
-    return amounts("--resource", pairs)
-
-
 def _profile(path: Path | None) -> Any:
     """Return the profile in a file: the object itself, or what `optsched profile` and the store of
     profiles write."""
@@ -358,7 +355,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "affinity": _near,
     "anti_affinity": _near,
     "node_labels": _node_labels,
-    "resources": _resources,
+    "resources": partial(amounts, "--resource"),
     "environment": _environment,
     "profile": _profile,
     "notify": _notify,

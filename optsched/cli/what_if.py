@@ -1,6 +1,7 @@
 """`optsched what-if`: what would become of the present jobs of a live cluster."""
 
 import re
+from typing import Any
 
 import click
 
@@ -32,14 +33,11 @@ LONGEST_S = 30.0
 def command(
     client: Client,
     words: tuple[str, ...],
-    gpus: int | None,
-    gpu_type: str | None,
-    no_preemption: bool,
-    without: str | None,
     nodes: tuple[str, str] | None,
     submit: str | None,
     time_limit: float,
     out: Out,
+    **asked: Any,
 ) -> int:
     """Predict when JOB will start, and what would change with more GPUs, without preemption, or
     with a node down.
@@ -55,17 +53,13 @@ def command(
     optsched what-if --node gpu-3 down
     optsched what-if --submit 4:2h
     """
-    changes = {
+    asked |= {
         "job": _job(words),
-        "gpus": gpus,
-        "gpu_type": gpu_type,
-        "no_preemption": no_preemption or None,
-        "without": without,
         "down": None if not nodes else _down(*nodes),
         "submit": None if submit is None else _submit(submit),
     }
-    body = {name: value for name, value in changes.items() if value is not None}
-    if gpu_type is not None and gpus is None:
+    body = {name: value for name, value in asked.items() if value not in (None, False)}
+    if asked["gpu_type"] is not None and asked["gpus"] is None:
         raise InputError("--type goes with --gpus; write --gpus +8 --type a100")
     if not body:
         raise InputError(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from .parts.arguments import amounts, option
+from .parts.arguments import amounts, many_option, option
 from .parts.controller import Client, asks_controller
 from .parts.duration import instant_s
 from .parts.out import Json, Out, Parts, answers
@@ -77,8 +77,8 @@ def line(window: Json) -> str:
 
 @click.command("maintain")
 @click.argument("nodes", nargs=-1, metavar="[NODES...]")
-@option("--quota TENANT=GPUS", "Lower a tenant's quota to so many; repeatable.", multiple=True)
-@option("--resource NAME=AMOUNT", "Lower a resource to this amount; repeatable.", multiple=True)
+@many_option("--quota TENANT=GPUS", "Lower a tenant's quota to so many; repeatable.")
+@many_option("--resource NAME=AMOUNT", "Lower a resource to this amount; repeatable.")
 @_setting
 @answers
 @asks_controller
@@ -87,10 +87,8 @@ def maintain(
     nodes: tuple[str, ...],
     resource: tuple[str, ...],
     quota: tuple[str, ...],
-    begin: str | None,
-    to: str,
-    name: str | None,
     out: Out,
+    **when: Any,
 ) -> int:
     """Announce maintenance: keep NODES (such as gpu-[0-3]) free of jobs for a while, or lower a
     resource, such as the power cap power_w, or the GPUs that a tenant may hold.
@@ -108,29 +106,18 @@ def maintain(
     resources, quotas = amounts("--resource", resource), amounts("--quota", quota, whole=True)
     if not (nodes or resources or quotas):
         raise InputError("name nodes, a --resource or a --quota")
-    body = {"nodes": nodes, "resources": resources, "quotas": quotas, "name": name}
-    return _set(client, out, begin, to, **body)
+    return _set(client, out, **when, nodes=nodes, resources=resources, quotas=quotas)
 
 
 @click.command("reserve")
 @click.argument("nodes", nargs=-1, metavar="[NODES...]")
 @option("--gpus N", "Choose nodes with so many GPUs, in place of NODES.", type=int)
-@option("--user NAME", "Whose jobs may run there; repeatable.", multiple=True)
-@option("--tenant NAME", "Whose jobs may run there; repeatable.", multiple=True)
+@many_option("--user NAME", "Whose jobs may run there; repeatable.", "users")
+@many_option("--tenant NAME", "Whose jobs may run there; repeatable.", "tenants")
 @_setting
 @answers
 @asks_controller
-def reserve(
-    client: Client,
-    nodes: tuple[str, ...],
-    gpus: int | None,
-    user: tuple[str, ...],
-    tenant: tuple[str, ...],
-    begin: str | None,
-    to: str,
-    name: str | None,
-    out: Out,
-) -> int:
+def reserve(client: Client, out: Out, **asked: Any) -> int:
     """Reserve NODES, or nodes with so many GPUs, for the jobs of some users or tenants.
 
     Other jobs make way as for `optsched maintain`. Administrators only.
@@ -138,12 +125,11 @@ def reserve(
     \b
     optsched reserve --gpus 16 --tenant vision --from '2026-08-03 08:00' --to 2d
     """
-    if not (user or tenant):
+    if not (asked["users"] or asked["tenants"]):
         raise InputError("say for whom: give --user or --tenant")
-    if bool(nodes) == bool(gpus):
+    if bool(asked["nodes"]) == bool(asked["gpus"]):
         raise InputError("name nodes, or say how many with --gpus")
-    body = {"nodes": nodes, "gpus": gpus, "users": user, "tenants": tenant, "name": name}
-    return _set(client, out, begin, to, kind="reservation", **body)
+    return _set(client, out, kind="reservation", **asked)
 
 
 @click.command("drain")
@@ -170,7 +156,7 @@ def undrain(client: Client, nodes: tuple[str, ...], out: Out) -> int:
 
 
 @click.command("windows")
-@option("--lift NAME", "Lift this one (administrators only); repeatable.", multiple=True)
+@many_option("--lift NAME", "Lift this one (administrators only); repeatable.")
 @answers
 @asks_controller
 def command(client: Client, lift: tuple[str, ...], out: Out) -> int:

@@ -77,12 +77,12 @@ class Learning:
                 self._complain(str(error))
         self._stale.clear()
         stored = [*self._known.values()]
-        starting = estimate(user, command, stored).profile
+        starting = estimate(user, command, stored)
         costs = {name: getattr(starting, name) for name in COSTS}
         if command is not None:
             own = name_of(user, command)
             alike = [run for run in stored if run.command and name_of(run.user, run.command) == own]
-            saving = estimate(user, command, alike).profile
+            saving = estimate(user, command, alike)
             costs |= {name: getattr(saving, name) for name in SAVING}
         return replace(UNMEASURED, **costs)
 

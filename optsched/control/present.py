@@ -101,7 +101,7 @@ def present(
             and live_job.id not in withheld
         ):
             job = _no_larger(as_waiting(live_job), live_job, most_gpus)
-            factor = impatience(live_job, state.waited_s(live_job, now_s))
+            factor = impatience(live_job.left_s, state.waited_s(live_job, now_s))
             if factor > 1:
                 job = live_job.form(job, weight=min(MOST_WEIGHT, job.weight * factor))
             jobs.append(job)
@@ -184,14 +184,14 @@ def may_start(state: State, job: LiveJob, now_s: float) -> bool:
     )
 
 
-def impatience(job: LiveJob, waited_s: float) -> float:
+def impatience(left_s: float, waited_s: float) -> float:
     """Return by how much the weight of a waiting job is raised: 1 until it has waited, not on hold,
     in all `PATIENCE_S` and `PATIENCE_RUNS` times the work it has to do; doubled with each
     `PATIENCE_S` after that.
 
     So nobody waits for ever, however much is asked for: of two jobs the one that came long enough
     before the other weighs more."""
-    over_s = waited_s - PATIENCE_S - PATIENCE_RUNS * job.left_s
+    over_s = waited_s - PATIENCE_S - PATIENCE_RUNS * left_s
     return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))
 
 

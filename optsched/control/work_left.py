@@ -32,7 +32,7 @@ def work_left_s(
     """
     total = None if progress is None else progress.total_steps or submission.total_steps
     if progress is not None and total:
-        return _by_steps(submission, attempt, progress, total, saved, now_s)
+        return _by_steps(attempt, progress, total, saved, now_s)
     began_s = attempt.started_s
     if began_s is None:
         return attempt.work_s
@@ -47,12 +47,7 @@ def work_left_s(
 
 
 def _by_steps(
-    submission: Submission,
-    attempt: Attempt,
-    progress: Progress,
-    total: int,
-    saved: bool | None,
-    now_s: float,
+    attempt: Attempt, progress: Progress, total: int, saved: bool | None, now_s: float
 ) -> float:
     steps = progress.step
     if saved is not None and (saved is False or progress.saved_step is not None):

@@ -131,10 +131,10 @@ class Room:
         order = layout.order
         holds_memory = need.memory_gib_per_gpu or need.memory_gib
         self.changes += 1
-        if sign > 0:
-            self._freed += [order[slot.node] for slot in placement]
         for slot in placement:
             i, gpus, cpus = order[slot.node], slot.gpus, slot.cpus
+            if sign > 0:
+                self._freed.append(i)
             if gpus and with_gpus:
                 self._set_gpus(i, self._gpus[i] + sign * gpus)
             if cpus:

@@ -39,6 +39,10 @@ class Ending(IntEnum):
     """Its GPUs do not have the memory for it and the job beside which it was started."""
 
 
+COMPLETED, PREEMPTED, FAILED, NODE_LOST, GOES_ON, OUT_OF_MEMORY = Ending
+"""Looked up once: Python takes several times as long to find a member as to compare it."""
+
+
 class Run:
     """One stay on GPUs, from a start to its end.
 
@@ -257,7 +261,8 @@ class JobState:
             return self.work_s
         if now_s <= run.work_from_s:
             return run.work_s
-        return max(0.0, run.work_s - (now_s - run.work_from_s) * run.rate)
+        left_s = run.work_s - (now_s - run.work_from_s) * run.rate
+        return left_s if left_s > 0.0 else 0.0
 
     def done_s(self, now_s: float) -> float:
         """Return the reference work done so far, with that of failed attempts."""
@@ -282,8 +287,9 @@ class JobState:
         taken."""
         run = self.run
         assert run is not None
-        run.left_s = left_s = self.attempt_left_s(now_s)
-        self.work_s = left_s + self._lost_s(now_s, left_s, saves=True)
+        run.left_s = self.work_s = left_s = self.attempt_left_s(now_s)
+        if self.job.profile.checkpoint_every_s is not None:
+            self.work_s += self._lost_s(now_s, left_s)
         self.preemptions += 1
         self.run_number += 1
         run.stopped_s = now_s
@@ -296,17 +302,15 @@ class JobState:
         assert run is not None
         if run.stopped_s is None:
             run.left_s = left_s = self.attempt_left_s(now_s)
-            self.work_s = left_s + self._lost_s(now_s, left_s, saves=False)
+            self.work_s = left_s + self._lost_s(now_s, left_s)
         else:  # the checkpoint is lost half way
-            self.work_s = run.left_s + self._lost_s(run.stopped_s, run.left_s, saves=False)
+            self.work_s = run.left_s + self._lost_s(run.stopped_s, run.left_s)
         self.run_number += 1
 
-    def _lost_s(self, now_s: float, left_s: float, *, saves: bool) -> float:
-        """Return the reference work that a stop loses, with or without a checkpoint on demand."""
-        if saves and self.job.profile.checkpoint_every_s is None:
-            return 0.0
+    def _lost_s(self, now_s: float, left_s: float) -> float:
+        """Return the reference work that a stop without a checkpoint on demand loses."""
         unsaved = self.unsaved(now_s)
-        if saves or self.job.profile.checkpoint_every_s is not None:
+        if self.job.profile.checkpoint_every_s is not None:
             lost = _lost_work_s(self.job, unsaved)
         else:
             lost = math.fsum(seconds * rate for seconds, rate in unsaved)
@@ -426,7 +430,7 @@ class JobState:
 
 def gpus_counted(mode: Mode) -> int:
     """Return the GPUs by which service is measured; a CPU-only job counts as one."""
-    return max(1, mode.gpus)
+    return mode.gpus or 1
 
 
 def _lost_work_s(job: Job, unsaved: UNSAVED_WORK) -> float:

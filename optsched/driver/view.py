@@ -347,11 +347,10 @@ class ClusterView:
         )
 
     def _set_stay(self, state: JobState) -> None:
-        """Say in the demand of a job how long it must be able to stay where it starts, where there
-        are windows."""
-        if self.cluster.windows:
-            stays_s = tuple(self._stay_s(state, option) for option in state.options)
-            state.demand = self._demands.staying(state.job, stays_s)
+        """Say in the demand of a job how long it must be able to stay where it starts, as windows
+        ask for it."""
+        stays_s = tuple(self._stay_s(state, option) for option in state.options)
+        state.demand = self._demands.staying(state.job, stays_s)
 
     def uplink_load_gbps(self, rack: str) -> float:
         """Return what running and saving jobs take now of the uplink of a rack that has a limit."""
@@ -530,10 +529,8 @@ class ClusterView:
         if self._fitted is None:
             return None
         job, way, place, changes, need = self._fitted
-        same = (
-            place is placement and way is option and job == job_id and changes == self.free.changes
-        )
-        return need if same else None
+        same = place is placement and way is option and changes == self.free.changes
+        return need if same and job == job_id else None
 
     def least_budgets(self, job_id: str) -> dict[int, float]:
         """Return the least that the job uses of each budget, by row; `free` has set it aside for
@@ -597,7 +594,7 @@ class ClusterView:
     def seems_to_stay(self, state: JobState, mode: Mode, placement: Placement) -> bool:
         """Return whether a job that starts now without a pause would seem, in a plan, never to have
         stopped."""
-        if state.reads_as_going_on(self.now_s, mode, placement):
+        if state.left_at is not None and state.reads_as_going_on(self.now_s, mode, placement):
             return True
         at_start = state.ran_before and self.now_s == self.instance.now_s
         entry = self.instance.running_job.get(state.job.id) if at_start else None

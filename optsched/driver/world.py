@@ -22,7 +22,7 @@ from ..physics.windows import leaves_saved
 from .blocked import Amounts
 from .layout import Need
 from .sharing import sharing_placement
-from .state import Ending, JobState, Run, gpus_counted
+from .state import COMPLETED, GOES_ON, NODE_LOST, PREEMPTED, Ending, JobState, Run, gpus_counted
 from .view import ClusterView, PolicyError
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ class World(ClusterView):
         state.waited_s += self.now_s - state.waits_from_s
         del self.waiting[job.id]
         self.running[job.id] = job
-        self._watch(state)
+        if self.cluster.windows:
+            self._watch(state)
         if slower:
             self._slow_down(slower)
         return run
@@ -265,7 +266,7 @@ class World(ClusterView):
 
     def _share(self, state: JobState, partner: JobState | None) -> None:
         """Put the job beside `partner`, or alone, from now on."""
-        self._close_row(state, Ending.GOES_ON)
+        self._close_row(state, GOES_ON)
         state.share(self.instance, partner, self.now_s)
         assert state.run is not None
         if state.run.stops_s is None:
@@ -293,7 +294,7 @@ class World(ClusterView):
         state = self._state[job_id]
         run = state.run
         assert run is not None
-        self._close_row(state, Ending.GOES_ON)
+        self._close_row(state, GOES_ON)
         held, placement = run.placement, with_cores(run.placement, option.mode)
         self.free.change_cores(held, placement)
         crowd: dict[int, None] = {}
@@ -334,7 +335,7 @@ class World(ClusterView):
 
     def _watch(self, state: JobState) -> None:
         """See to it that a job that has begun leaves before a window."""
-        if self.cluster.windows and (time_s := self._saves_s(state)) < math.inf:
+        if (time_s := self._saves_s(state)) < math.inf:
             self._expect_to_leave(state, time_s)
 
     def _make_way(self, state: JobState) -> None:
@@ -394,16 +395,18 @@ class World(ClusterView):
     def _wait(self, state: JobState) -> bool:
         if not state.released or state.waits_for:
             return False
-        self._set_stay(state)
-        self.waiting[state.job.id] = state.job
-        self._arrived.append(state.job.id)
-        if state.ran_before or state.job.after:  # else it waits since it was submitted
+        if self.cluster.windows:
+            self._set_stay(state)
+        job = state.job
+        self.waiting[job.id] = job
+        self._arrived.append(job.id)
+        if state.ran_before or job.after:  # else it waits since it was submitted
             state.waits_from_s = self.now_s
         return True
 
     def _saved(self, state: JobState) -> None:
         self.saving.pop(state.job.id, None)
-        self._release(state, Ending.PREEMPTED)
+        self._release(state, PREEMPTED)
         state.released = True
         self._wait(state)
 
@@ -418,7 +421,7 @@ class World(ClusterView):
         self.free.give(
             run.need,
             run.placement,
-            finished=ending == Ending.COMPLETED,
+            finished=ending is COMPLETED,
             with_gpus=run.partner is None and not run.overlaps,
         )
         for node, gpus in own.items():
@@ -433,7 +436,7 @@ class World(ClusterView):
                 self._share(other, None)
         if run.partner is None or run.partner.run is None:
             return
-        if ending == Ending.NODE_LOST:
+        if ending is NODE_LOST:
             run.partner.run.partner = None  # it is lost too, and will give back the GPUs of both
         else:
             self._share(run.partner, None)
@@ -471,8 +474,9 @@ class World(ClusterView):
         self.free.take(need, entry.placement, with_gpus=partner is None or partner.run is None)
         self.running[entry.job] = state.job
         self._expect_end(state)
-        self._set_stay(state)
-        self._watch(state)
+        if self.cluster.windows:
+            self._set_stay(state)
+            self._watch(state)
         if self._channels is not None:
             loads = self._channels.loads(state.job, mode, entry.placement)
             crowd = self._channels.join(state.index, loads)

@@ -15,15 +15,15 @@ MOST_SIGMA = 3.0
 work to be told from nothing."""
 
 
-def parse(text: str, seed: int = 0) -> Estimates | None:
+def parse(text: str) -> Estimates | None:
     """Return fresh estimates of a kind in `KINDS`, for one simulation; None for `oracle`, which
-    knows all. `seed` is that of the noise.
+    knows all.
 
     Raises InputError for any other text, and for `learned` where scikit-learn is not installed.
     """
     kind, _, argument = text.partition(":")
     if kind == "noisy":
-        return Noisy(_sigma(text, argument), seed)
+        return Noisy(_sigma(text, argument))
     if text == "oracle":
         return None
     if text == "history":

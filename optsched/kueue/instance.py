@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..control.present import LEAST_WORK_S, MOST_DOUBLINGS, PATIENCE_RUNS, PATIENCE_S
+from ..control.present import LEAST_WORK_S, impatience
 from ..control.settings import MOST_PRIORITY
 from ..control.work_left import OVERRUN
 from ..frozen import frozen
@@ -209,7 +209,8 @@ class _Capacity:
         if current is not None:
             modes = [current, *(mode for mode in modes if mode != current)]
         else:
-            weight = min(MOST_WEIGHT, weight * _impatience(workload, left_s, now_s))
+            waited_s = now_s - workload.created_s - workload.past_s
+            weight = min(MOST_WEIGHT, weight * impatience(left_s, waited_s))
         job = Job(
             id=workload.id,
             submit_s=min(workload.created_s, now_s),
@@ -311,9 +312,3 @@ def _summed(workload: Workload) -> dict[str, float]:
 
 def _resource(where: str, share: Share) -> str:
     return f"{share[1]} of {where}/{share[0]}"
-
-
-def _impatience(workload: Workload, left_s: float, now_s: float) -> float:
-    """Return the impatience of a job that waits in a live cluster: nobody waits for ever."""
-    over_s = now_s - workload.created_s - workload.past_s - PATIENCE_S - PATIENCE_RUNS * left_s
-    return float(2.0 ** min(MOST_DOUBLINGS, max(0.0, over_s / PATIENCE_S)))

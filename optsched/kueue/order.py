@@ -26,7 +26,6 @@ class Ranked:
     that of a GPU, and `priority` goes before it; it is 0 where priorities are weights."""
 
     workload: Workload
-    pool: str
     tier: int
     priority: int
     worth: float
@@ -59,7 +58,6 @@ def ranked(
         pools.setdefault(pool, []).append(
             Ranked(
                 workload=workload,
-                pool=pool,
                 tier=tiers[workload.id],
                 priority=seen.instance.job[workload.id].priority,
                 worth=worth.get(workload.id, 0.0),

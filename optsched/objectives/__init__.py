@@ -18,11 +18,22 @@ from ..model.cluster import Cluster
 from ..model.instance import Instance
 from ..model.plan import Plan
 from .alone import fastest_s, isolated_s
-from .costs import LATE_TOLERANCE_S, Hinge, Inverse, JobCost, Linear, Numbers, Square, Step
+from .costs import (
+    AT_ONCE_S,
+    LATE_TOLERANCE_S,
+    Hinge,
+    Inverse,
+    JobCost,
+    Linear,
+    Numbers,
+    Square,
+    Step,
+)
 from .tariff import Tariff
 from .terms import RankOfJobs, Relaxation, SumOfJobs, Term, Usage
 
 __all__ = [
+    "AT_ONCE_S",
     "LATE_TOLERANCE_S",
     "TERMS",
     "Hinge",

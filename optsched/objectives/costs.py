@@ -16,6 +16,9 @@ LATE_TOLERANCE_S = 1e-5
 KINK_S = 1e-3
 """A completion this close before its deadline may be that deadline, rounded."""
 
+AT_ONCE_S = 1e-9
+"""No rate is over a shorter time: what was left of a job may round to nothing."""
+
 
 @dataclass(frozen=True)
 class _Shape:
@@ -87,14 +90,18 @@ class Square(_Shape):
 
 
 class Inverse(_Shape):
-    """-scale / d"""
+    """-scale / d, of at least `AT_ONCE_S`"""
 
     def at(self, completion_s: Numbers) -> Numbers:
-        return -self.scale / (completion_s - self.origin_s)
+        return -self.scale / self._since_s(completion_s)
 
     def steepest(self, first_s: Numbers, last_s: Numbers) -> Numbers:
-        since_s = first_s - self.origin_s
+        since_s = self._since_s(first_s)
         return self.scale / (since_s * since_s)
+
+    def _since_s(self, completion_s: Numbers) -> Numbers:
+        since_s = completion_s - self.origin_s
+        return since_s * (since_s > AT_ONCE_S) + AT_ONCE_S * (since_s <= AT_ONCE_S)
 
 
 JobCost = Linear | Hinge | Step | Square | Inverse

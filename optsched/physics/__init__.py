@@ -197,16 +197,13 @@ def gpu_memory_rate(profile: Profile, gpu_memory_gib: float | None) -> float:
     return profile.gpu_memory_rates.get(gpu_memory_gib, 0.0)
 
 
-def rate(
-    job: Job, mode: Mode, gpu_type: str | None, spread: Span, partner: Job | None = None
-) -> float:
+def rate(job: Job, mode: Mode, gpu_type: str | None, spread: Span) -> float:
     """Return the reference work per second of `job` in `mode` on GPUs of `gpu_type`, spread so far.
 
     The product of the profile's tables (DESIGN 5). A listed mode has its own duration; only the
     spread slows it.
     """
-    share = 1.0 if partner is None else sharing_rate(job.profile, partner.profile)
-    return _rate(job, mode, gpu_type_rate(job.profile, gpu_type), spread, share)
+    return _rate(job, mode, gpu_type_rate(job.profile, gpu_type), spread)
 
 
 def overlap_rate(profile: Profile, gpus: int, shared: Iterable[tuple[Profile, int]]) -> float:
@@ -219,11 +216,11 @@ def overlap_rate(profile: Profile, gpus: int, shared: Iterable[tuple[Profile, in
     return min([*rates, 1.0] if alone or not rates else rates)
 
 
-def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, share: float) -> float:
+def _rate(job: Job, mode: Mode, type_rate: float, spread: Span) -> float:
     if mode.duration_s is not None:
         own = job.work_s / mode.duration_s
     elif mode.gpus == 0:
-        return share
+        return 1.0
     else:
         own = type_rate * count_rate(job, mode.gpus)
         if job.profile.cpus_per_gpu or mode.memory_gib_per_gpu is not None:
@@ -232,7 +229,7 @@ def _rate(job: Job, mode: Mode, type_rate: float, spread: Span, share: float) ->
             own *= clock_rate(job.profile, mode.clock_mhz)
         if mode.gpu_memory_gib is not None:
             own *= gpu_memory_rate(job.profile, mode.gpu_memory_gib)
-    return own * locality_rate(job.profile, spread) * share
+    return own * locality_rate(job.profile, spread)
 
 
 def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) -> float:
@@ -249,7 +246,7 @@ def placed_rate(instance: Instance, job: Job, mode: Mode, placement: Placement) 
         held = gpus_by_type(instance.cluster, placement)
         if len(held) > 1:
             type_rate = mixed_type_rate(job.profile, held)
-    return _rate(job, mode, type_rate, span(instance.cluster, placement), share)
+    return _rate(job, mode, type_rate, span(instance.cluster, placement)) * share
 
 
 def run_s(job: Job, mode: Mode, work_s: float, rate_: float) -> float:

@@ -106,7 +106,7 @@ def _lay_out(
             "ticklen": 7,
             "tickcolor": PAPER,
         },
-        shapes=_shapes(drawn, groups, row_px),
+        shapes=_shapes(groups, row_px),
         annotations=[
             {
                 "x": 0,
@@ -144,7 +144,7 @@ def _lay_out(
         )
 
 
-def _shapes(drawn: Chart, groups: list[NodeGroup], row_px: float) -> list[dict[str, Any]]:
+def _shapes(groups: list[NodeGroup], row_px: float) -> list[dict[str, Any]]:
     """Return bands that tell nodes apart, lines between GPUs where there is room, and the line of
     now."""
     across = {"xref": "paper", "x0": 0, "x1": 1, "layer": "below"}

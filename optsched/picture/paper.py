@@ -201,11 +201,11 @@ def _mark(
                 label=mark.name,
             )
         case Heat():
-            _heat(figure, ax, mark)
+            _heat(ax, mark)
     return left
 
 
-def _heat(figure: Any, ax: Any, mark: Heat) -> None:
+def _heat(ax: Any, mark: Heat) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     values = np.array(mark.values, dtype=float)

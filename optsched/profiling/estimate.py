@@ -2,70 +2,50 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..estimates.commands import similar
-from ..frozen import frozen
 from ..model.profile import Profile, Sharing
 from .likeness import program
 from .store import Stored
 
-TAKEN: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
+TAKEN: dict[str, Callable[[list[Any]], Any]] = {
     **dict.fromkeys(
-        ("checkpoint_s", "restore_s", "startup_s", "model_gib", "fetch_s"),
-        ("median", statistics.median),
+        ("checkpoint_s", "restore_s", "startup_s", "model_gib", "fetch_s"), statistics.median
     ),
-    **dict.fromkeys(("gpu_memory_gib", "memory_gib_per_gpu"), ("maximum", max)),
+    **dict.fromkeys(("gpu_memory_gib", "memory_gib_per_gpu"), max),
 }
 """A job that gets too little memory dies; one that gets too much waits."""
 TAKEN_WHOLE = ("cpus_per_gpu", "sharing")
 """Of the profile most like it, the latest changed of several: tables are not averaged."""
 
 
-@frozen
-class Estimate:
-    """A profile that was not measured, and for each of its fields, in words, what the value was
-    taken from."""
-
-    profile: Profile
-    taken_from: dict[str, str] = field(default_factory=dict)
-
-
-def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) -> Estimate:
+def estimate(user: str | None, command: str | None, stored: Iterable[Stored]) -> Profile:
     """Return the profile of a job of which nothing is known but who runs what.
 
     Each field by itself is taken from the profiles most like the job in which it is known: those of
     the same user and command; then a similar command (other numbers, dates, hashes); then the same
     program; the same three of any user; then all of the user; then all. Times are their median,
-    memory their maximum. Fields that are known of none stay at their default and are not in
-    `taken_from`. Rates are not estimated: they would be claims on GPU types and counts that may
-    never have run it.
+    memory their maximum. Fields that are known of none stay at their default. Rates are not
+    estimated: they would be claims on GPU types and counts that may never have run it.
     """
     profiles = sorted(stored, key=lambda kept: kept.name)
     changed: dict[str, Any] = {}
-    taken_from: dict[str, str] = {}
     for name in (*TAKEN, *TAKEN_WHOLE):
-        for words, is_like in _groups(user, command):
+        for is_like in _groups(user, command):
             alike = [kept for kept in profiles if is_like(kept) and _known(kept, name)]
             if alike:
                 if name == "checkpoint_s" and _latest(alike).profile.checkpoint_every_s is not None:
                     name = "checkpoint_every_s"  # jobs like it do not save when asked
-                changed[name], how = _taken(name, alike)
-                taken_from[name] = f"{how}{words}"
+                changed[name] = _taken(name, alike)
                 break
-    return Estimate(profile=replace(Profile(), **changed), taken_from=taken_from)
+    return replace(Profile(), **changed)
 
 
-def _groups(
-    user: str | None, command: str | None
-) -> Iterator[tuple[str, Callable[[Stored], bool]]]:
-    """Yield what may be alike, from the most to the least, in words that follow 'of'."""
-    keys: list[tuple[str, Callable[[str], str | None]]] = [
-        ("the same command", str),
-        ("a similar command", similar),
-        ("the same program", program),
-    ]
+def _groups(user: str | None, command: str | None) -> Iterator[Callable[[Stored], bool]]:
+    """Yield what may be alike, from the most to the least."""
+    keys: tuple[Callable[[str], str | None], ...] = (str, similar, program)
 
     def runs(
         key: Callable[[str], str | None], wanted: str, whose: str | None
@@ -75,13 +55,12 @@ def _groups(
         )
 
     for whose in dict.fromkeys((user, None)):
-        for words, key in keys:
+        for key in keys:
             if command is not None and (wanted := key(command)) is not None:
-                by = "any user" if whose is None else f"user {whose}"
-                yield f"{words} of {by}", runs(key, wanted, whose)
+                yield runs(key, wanted, whose)
     if user is not None:
-        yield f"user {user}", lambda kept: kept.user == user
-    yield "all jobs", lambda kept: True
+        yield lambda kept: kept.user == user
+    yield lambda kept: True
 
 
 def _known(kept: Stored, name: str) -> bool:
@@ -94,16 +73,12 @@ def _known(kept: Stored, name: str) -> bool:
     return name in kept.by_hand or bool(value != _DEFAULTS[name])
 
 
-def _taken(name: str, alike: list[Stored]) -> tuple[Any, str]:
-    """Return the value, and how it came about, in words that end in 'of'."""
-    if name not in TAKEN or len(alike) == 1:
-        latest = _latest(alike)
-        value = getattr(latest.profile, name)
-        value = Sharing(duty=value.duty) if name == "sharing" else value
-        return value, f"profile {latest.name} of "
-    word, merged = TAKEN[name]
-    values = [getattr(kept.profile, name) for kept in alike]
-    return merged(values), f"{word} of {len(alike)} profiles of "
+def _taken(name: str, alike: list[Stored]) -> Any:
+    """Return the value of a field that several profiles make."""
+    if name in TAKEN:
+        return TAKEN[name]([getattr(kept.profile, name) for kept in alike])
+    value = getattr(_latest(alike).profile, name)
+    return Sharing(duty=value.duty) if name == "sharing" else value
 
 
 def _latest(alike: list[Stored]) -> Stored:

@@ -43,7 +43,8 @@ class Facts:
     `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that was
     preempted before has run since (infinite for others), `cost_s` what a preemption costs in all.
     `elastic` says that the job may choose how many GPUs it takes, `must` that it must be kept,
-    `depth` how far below the others it is that gives way to them, 0 for these (see `build`).
+    `depth` how far below the others it is that gives way to them, 0 for these (see `build`);
+    `openings` are the windows to come.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Facts:
         self.alternatives: list[Alternatives] = []
         self.never: list[Job] = []
         self._known: list[Known] = []
-        self._find_active(keep)
+        self._find_active(keep, around)
         self.jobs = [known.job for known in self._known]
         count = len(self.jobs)
         kept = [j for j, entry in enumerate(self.running) if entry is not None]
@@ -135,14 +136,14 @@ class Facts:
                 self.must[j] = not may_preempt(instance, self.entry(j))
         self._keep_hosts()
 
-    def _find_active(self, keep: Collection[str]) -> None:
+    def _find_active(self, keep: Collection[str], around: Sequence[tuple[Job, Running]]) -> None:
         """Find the jobs that run or could start, and what they could do."""
         instance, deadline = self.instance, self.deadline
         catalogue, now_s = catalogue_of(instance), instance.now_s
         deadline.check()
         needs = needs_of(catalogue, instance.jobs)
         self.classes, self.class_of = node_classes(catalogue, needs)
-        openings = Openings(instance, self.classes)
+        self.openings = openings = Openings(instance, self.classes, around)
         deadline.check()
         running = instance.running_job
         active = [

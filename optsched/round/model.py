@@ -25,6 +25,8 @@ Bools = NDArray[np.bool_]
 
 NODE_ROWS = ("GPUs", "slots", "cores", "memory")
 """Rows that say nothing beyond what the nodes themselves can hold."""
+NAMED = ("resource", "budget")
+"""Rows of what has a name of its own, that of another row perhaps."""
 FEW = ("cores", "memory")
 """Rows of what a node can lack while it has free GPUs."""
 EXCESS = 1e-6
@@ -110,8 +112,8 @@ class Patterns:
 
 @record
 class Row:
-    """One capacity: what it limits ("GPUs", "slots", "cores", "memory", a resource, a budget, a
-    quota), where, and how much there is. `slot` is the GPUs of each slot."""
+    """One capacity: what it limits (one of `NODE_ROWS`, "resource", "budget" or "quota"), where, or
+    which, and how much there is. `slot` is the GPUs of each slot."""
 
     what: str
     where: str
@@ -122,6 +124,8 @@ class Row:
     @property
     def name(self) -> str:
         """Return what people call it."""
+        if self.what in NAMED:
+            return self.where
         what = f"free slots of {self.slot} GPUs" if self.what == "slots" else self.what
         return f"{what} of {self.where}" if self.where else what
 

@@ -1,17 +1,18 @@
 """The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets,
 quotas."""
 
+from itertools import starmap
 from typing import Literal
 
 import numpy as np
 
 from ..model.job import Job, Mode
-from ..physics import capacity
+from ..physics import capacity, placed_rate
 from ..physics.capacity import Demand
 from ..physics.catalogue import catalogue_of
 from .facts import Facts
-from .held import Held
-from .model import Floats, Ints, Patterns, Row, Rows
+from .held import Held, Hold
+from .model import Floats, Ints, Kind, Patterns, Row, Rows
 from .patterns import Columns, NodeClass
 
 MOST_SETS = 64
@@ -154,23 +155,18 @@ class _Builder:
             self._add(Row(what, on.name, free, mask), on.patterns, takes, kept)
 
     def shared(self) -> None:
-        """Add rows for resources, budgets and quotas, as the table of capacity has them."""
+        """Add rows for resources, budgets and quotas, as the table of capacity has them, and for
+        what windows leave of them where somebody who could start would meet these."""
         table = catalogue_of(self._facts.instance).capacity
         if not table.shared:
             return
-
-        def demand(job: Job, mode: Mode) -> Demand:
-            return [*table.together(job, mode), *table.used_up(mode)]
-
-        takes = [pattern.shared for pattern in self._fresh]
-        takes += [
-            demand(self._facts.jobs[j], hold.mode)
-            for j, hold in zip(self._held.job, self._held.holds, strict=True)
-        ]
+        takes: list[Demand] = [pattern.shared for pattern in self._fresh]
+        takes += starmap(self._of_hold, zip(self._held.job, self._held.holds, strict=True))
         free = [float(row.capacity) for row in table.rows[: table.shared]]
         for job, entry in self._held.around:
-            for r, amount in demand(job, entry.mode):
+            for r, amount in _taken(table, job, entry.mode):
                 free[r] -= amount
+        free += [own.left for own in self._facts.openings.later]
         entries: list[list[tuple[int, float]]] = [[] for _ in free]
         for p, amounts in enumerate(takes):
             for r, amount in amounts:
@@ -178,13 +174,33 @@ class _Builder:
         order = ("resource", "budget", "quota")
         for r in sorted(range(table.shared), key=lambda r: order.index(table.rows[r].kind)):
             self._facts.deadline.check()
-            pairs = np.array(entries[r], dtype=float).reshape(-1, 2)
-            limit = Row(*_names(table.rows[r]), free[r])
-            self._put(limit, pairs[:, 0].astype(np.int64), pairs[:, 1])
+            self._put_pairs(Row(*_names(table.rows[r]), free[r]), entries[r])
+        for own in self._facts.openings.later:
+            what, where = _names(table.rows[own.row])
+            limit = Row(what, f"{where} in {own.window}", own.left)
+            self._put_pairs(limit, entries[own.number])
+
+    def _put_pairs(self, limit: Row, takes: list[tuple[int, float]]) -> None:
+        """Add a row with (pattern, amount) entries."""
+        pairs = np.array(takes, dtype=float).reshape(-1, 2)
+        self._put(limit, pairs[:, 0].astype(np.int64), pairs[:, 1])
+
+    def _of_hold(self, j: int, hold: Hold) -> Demand:
+        """Return what a job takes where it runs already, or beside one that does."""
+        job, facts = self._facts.jobs[j], self._facts
+        takes = _taken(catalogue_of(facts.instance).capacity, job, hold.mode)
+        if hold.kind == Kind.BESIDE and facts.openings.later:
+            rate = placed_rate(facts.instance, job, hold.mode, hold.placement)
+            takes += facts.openings.met(job, hold.mode, rate, takes)[1]
+        return takes
+
+
+def _taken(table: capacity.Capacity, job: Job, mode: Mode) -> Demand:
+    return [*table.together(job, mode), *table.used_up(mode)]
 
 
 def _names(row: capacity.Row) -> tuple[str, str]:
-    """Return what a row limits, and where."""
+    """Return what a row limits, and where, or which."""
     if row.kind != "quota":
-        return row.name, ""
+        return row.kind, row.name
     return row.kind, "all tenants" if row.of is None else f"tenant {row.of}"

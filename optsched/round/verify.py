@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from ..model.cluster import Window
 from ..model.instance import Instance, Placement
 from ..model.job import Mode
 from ..model.plan import JobPlan, Plan, Segment
@@ -22,11 +23,13 @@ from ..verify.capacity import (
 )
 from ..verify.segments import check_segment, same_hold, same_place
 from ..verify.violation import Violation, broken
-from ..verify.windows import meets_window
+from ..verify.windows import meets_window, needed_until_s
 from .plan import JobRound, decision
 
 AMOUNT_TOLERANCE = 1e-6
 """Relative excess of a fractional amount that counts as rounding."""
+What = tuple[str, str]
+"""A resource, or the GPUs of a tenant."""
 
 
 def verify_round(
@@ -82,6 +85,17 @@ def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:
     )
 
 
+def _goes_on(instance: Instance, entry: JobRound) -> bool:
+    """Return whether a job holds what it held already."""
+    running = instance.running_job.get(entry.id)
+    return (
+        running is not None
+        and entry.mode is not None
+        and same_place(entry.placement, running.placement)
+        and same_hold(entry.mode, running.mode)
+    )
+
+
 def _together(
     instance: Instance, holding: Sequence[JobRound]
 ) -> list[tuple[Callable[[Instance, Plan], Iterator[Violation]], Sequence[JobRound]]]:
@@ -102,30 +116,50 @@ def _together(
 
 def _beyond_windows(instance: Instance, holding: Sequence[JobRound]) -> Iterator[Violation]:
     """Check that all hold together no more of a resource or quota than a window leaves now, or than
-    those that run held before."""
+    those that run held before; nor more than one leaves later, if any of them start who would meet
+    it before they are done or could have saved."""
     now_s = instance.now_s
-    windows = [own for own in instance.cluster.windows if own.from_s <= now_s < own.to_s]
-    if not any(window.lowers for window in windows):
+    windows = [own for own in instance.cluster.windows if own.lowers and own.to_s > now_s]
+    if not windows:
         return
-    before = _drawn(instance, ((entry.job, entry.mode) for entry in instance.running))
-    after = _drawn(instance, ((entry.id, entry.mode) for entry in holding))
+    before = drawn(instance, ((entry.job, entry.mode) for entry in instance.running))
+    stay = [entry for entry in holding if _goes_on(instance, entry)]
+    starts = [entry for entry in holding if not _goes_on(instance, entry)]
+    until_s = {entry.id: _until_s(instance, entry) for entry in starts}
     for window in windows:
-        limits = [(name, "", most) for name, most in window.resources.items()]
-        limits += [("GPUs", tenant, most) for tenant, most in window.quotas.items()]
-        for name, tenant, most in limits:
-            used, limit = after[name, tenant], max(most, before[name, tenant])
-            if used > limit + AMOUNT_TOLERANCE * max(1.0, limit):
+        begun = window.from_s <= now_s
+        met = [entry for entry in starts if begun or window.from_s < until_s[entry.id]]
+        new, after = (drawn(instance, ((e.id, e.mode) for e in own)) for own in (met, stay + met))
+        for what, most in limits(window):
+            used, limit = after[what], max(most, before[what]) if begun else most
+            if used > limit + AMOUNT_TOLERANCE * max(1.0, limit) and new[what]:
+                name, tenant = what
                 who = f"tenant {tenant}" if tenant else "the cluster"
-                left = f"{used:.12g} {name} of {limit:.12g} while {window.name} lasts"
+                when = f"while {window.name} lasts"
+                if not begun:
+                    when = f"when {window.name} begins at {window.from_s:.12g} s"
+                left = f"{used:.12g} {name} of {limit:.12g} {when}"
                 yield Violation("window", f"{who} would hold {left}", None, None, now_s)
 
 
-def _drawn(
-    instance: Instance, holding: Iterable[tuple[str, Mode | None]]
-) -> dict[tuple[str, str], float]:
+def _until_s(instance: Instance, entry: JobRound) -> float:
+    """Return until when a job that starts now must be able to stay."""
+    assert entry.mode is not None
+    return needed_until_s(instance, instance.job[entry.id], entry.mode, entry.placement)
+
+
+def limits(window: Window) -> Iterator[tuple[What, float]]:
+    """Return what a window lowers, and to how much."""
+    for name, most in window.resources.items():
+        yield (name, ""), most
+    for tenant, gpus in window.quotas.items():
+        yield ("GPUs", tenant), gpus
+
+
+def drawn(instance: Instance, holding: Iterable[tuple[str, Mode | None]]) -> dict[What, float]:
     """Return what these jobs hold of each resource, and in GPUs of each quota by its tenant."""
     over = {own.name: quotas_over(instance, own) for own in instance.tenants}
-    held: dict[tuple[str, str], float] = defaultdict(float)
+    held: dict[What, float] = defaultdict(float)
     for job_id, mode in holding:
         if mode is None:
             continue
@@ -162,17 +196,11 @@ def _as_plan(now_s: float, holding: Sequence[JobRound]) -> Plan:
 
 def _job(instance: Instance, entry: JobRound) -> Iterator[Violation]:
     now_s, job = instance.now_s, instance.job[entry.id]
-    running = instance.running_job.get(entry.id)
+    running, goes_on = instance.running_job.get(entry.id), _goes_on(instance, entry)
     expected = decision(instance, entry.id, entry.mode, entry.placement)
     if entry.decision != expected:
         says = f"is said to {entry.decision}, what it holds says {expected}"
         yield broken("decision", job.id, says, now_s)
-    goes_on = (
-        running is not None
-        and entry.mode is not None
-        and same_place(entry.placement, running.placement)
-        and same_hold(entry.mode, running.mode)
-    )
     if running is not None and not goes_on and not may_preempt(instance, running):
         yield broken("preemption", job.id, f"may not be preempted at {now_s:.12g} s", now_s)
     if entry.mode is not None:

@@ -22,7 +22,7 @@ from ..physics.modes import base_modes
 from ..verify.violation import Violation, broken
 from ..verify.windows import needed_until_s
 from .plan import JobRound, decision
-from .verify import verify_round
+from .verify import drawn, limits, verify_round
 
 Level = tuple[bool, int]
 """Whether a job is within the quotas of its tenant, and its priority: what comes first of that
@@ -133,17 +133,18 @@ class _Inversions:
         return verify_round(self._instance, [*jobs, *gone], self._blocked)
 
     def _is_too_much_soon(self, job: Job, mode: Mode, placement: Placement) -> bool:
-        """Return whether a window that a job would meet leaves less than it alone would hold."""
-        instance = self._instance
-        if not any(window.lowers for window in instance.cluster.windows):
+        """Return whether a window that a job would meet leaves less than it would hold with all
+        that run."""
+        instance, until_s = self._instance, needed_until_s(self._instance, job, mode, placement)
+        near = [own for own in instance.cluster.windows if instance.now_s < own.from_s < until_s]
+        if not any(window.lowers for window in near):
             return False
-        until_s = needed_until_s(instance, job, mode, placement)
-        tenants = {own.name for own in _upwards(instance.tenant, job.tenant)}
+        runs = drawn(instance, ((entry.job, entry.mode) for entry in instance.running))
+        takes = drawn(instance, [(job.id, mode)])
         return any(
-            any(mode.resources.get(name, 0.0) > most for name, most in window.resources.items())
-            or any(mode.gpus > most for name, most in window.quotas.items() if name in tenants)
-            for window in instance.cluster.windows
-            if instance.now_s < window.from_s < until_s
+            takes[what] > most - runs[what] and takes[what] > 0
+            for window in near
+            for what, most in limits(window)
         )
 
     def _takes(self, job: Job) -> set[str]:

@@ -47,18 +47,21 @@ class Events:
     """
 
     def __init__(self, arrivals: list[tuple[float, int, int]]) -> None:
+        arrived = Kind.ARRIVED
         self._arrivals: list[Event] = [
-            (time_s, Kind.ARRIVED, rank, index, 0) for time_s, rank, index in arrivals
+            (time_s, arrived, rank, index, 0) for time_s, rank, index in arrivals
         ]
         self._arrivals.sort(reverse=True)
         self._heap: list[Event] = []
         self._sequence = 0
 
-    def push(self, time_s: float, kind: Kind, index: int = -1, run: int = 0) -> None:
-        """Add an event; those of one kind at one instant come in the order in which they were
-        added."""
+    def push(self, time_s: float, kind: Kind, index: int = -1, run: int = 0) -> int:
+        """Add an event, and return how many are to come beside arrivals; those of one kind at one
+        instant come in the order in which they were added."""
         self._sequence += 1
-        heappush(self._heap, (time_s, kind, self._sequence, index, run))
+        heap = self._heap
+        heappush(heap, (time_s, kind, self._sequence, index, run))
+        return len(heap)
 
     def drop(self, is_over: Callable[[Event], bool]) -> None:
         """Drop the events that mean nothing any more."""

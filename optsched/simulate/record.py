@@ -144,7 +144,9 @@ class Rows:
         ending: Ending,
     ) -> None:
         """Write one row."""
-        number = self._number(mode, placement)
+        number = self._number_of.get(mode)
+        if number is None:
+            number = self._number(mode, placement)
         self._placements.append(placement)
         self._rows += _ROW(job, start_s, end_s, number, partner, overhead_s, work_s, lost_s, ending)
 

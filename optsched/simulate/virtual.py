@@ -4,13 +4,13 @@ import math
 from dataclasses import replace
 
 from ..driver.shares import MOST_WEIGHT, DecayedUse, account_of, factors
-from ..driver.state import Ending, JobState
+from ..driver.state import COMPLETED, FAILED, GOES_ON, NODE_LOST, OUT_OF_MEMORY, Ending, JobState
 from ..driver.world import World
 from ..model.shares import Use
 from .events import Event, Events, Kind, first_round_s
 from .record import Rows
 
-ARRIVED, ENDED = Kind.ARRIVED, Kind.ENDED
+ARRIVED, ENDED, SAVED = Kind.ARRIVED, Kind.ENDED, Kind.SAVED
 """Looked up once: they are compared for every event."""
 FEW = 1000
 """So many events to come, and as many again as meant something when this was last looked at, may
@@ -66,15 +66,16 @@ class VirtualWorld(World):
 
     def _expect_end(self, state: JobState) -> None:
         assert state.run is not None
-        self._events.push(state.run.ends_s, ENDED, state.index, state.run_number)
-        if len(self._events) > self._crowd:
-            self._events.drop(self._is_over)
-            self._crowd = 2 * len(self._events) + FEW
+        events = self._events
+        to_come = events.push(state.run.ends_s, ENDED, state.index, state.run_number)
+        if to_come > self._crowd:
+            events.drop(self._is_over)
+            self._crowd = 2 * len(events) + FEW
 
     def _is_over(self, event: Event) -> bool:
         """Return whether an event was to end a stay that has ended otherwise."""
         _, kind, _, index, run_number = event
-        return kind == ENDED and run_number != self._states[index].run_number
+        return kind is ENDED and run_number != self._states[index].run_number
 
     def _expect_saved(self, state: JobState, time_s: float) -> None:
         self._events.push(time_s, Kind.SAVED, state.index, state.run_number)
@@ -153,13 +154,13 @@ class VirtualWorld(World):
 
     def _happens(self, event: Event) -> bool:
         _, kind, _, index, run_number = event
-        if kind == ARRIVED:
+        if kind is ARRIVED:
             state = self._states[index]
             state.released = True
             if self.estimates is not None:
                 state.believed_s = self.estimates.work_s(state.job, self.now_s)
             return self._wait(state)
-        if kind == ENDED:
+        if kind is ENDED:
             state = self._states[index]
             if run_number != state.run_number:
                 return False  # the stay it belongs to has ended otherwise
@@ -170,7 +171,7 @@ class VirtualWorld(World):
                 self._failed(state)
             else:
                 self._ended(state)
-        elif kind == Kind.SAVED:
+        elif kind is SAVED:
             state = self._states[index]
             if run_number != state.run_number:
                 return False
@@ -197,7 +198,7 @@ class VirtualWorld(World):
 
     def _ended(self, state: JobState) -> None:
         del self.running[state.job.id]
-        self._release(state, Ending.COMPLETED)
+        self._release(state, COMPLETED)
         self.unfinished -= 1
         if self.estimates is not None:
             self.estimates.completed(state.job, state.past_s + state.attempt_s, self.now_s)
@@ -208,13 +209,13 @@ class VirtualWorld(World):
 
     def _failed(self, state: JobState) -> None:
         """Note that an attempt has failed; the job waits for the next one."""
-        self._break_off(state, Ending.FAILED)
+        self._break_off(state, FAILED)
         self._wait(state)
 
     def _out_of_memory(self, state: JobState) -> None:
         """Note that the GPUs do not have the memory that a job needs beside its partner; it waits
         as it did before the start."""
-        self._break_off(state, Ending.OUT_OF_MEMORY)
+        self._break_off(state, OUT_OF_MEMORY)
         state.released = True
         self._wait(state)
 
@@ -235,9 +236,9 @@ class VirtualWorld(World):
             self.saving.pop(state.job.id, None)
             state.crash(self.now_s)
         for state in hit:
-            self._close_row(state, Ending.NODE_LOST)
+            self._close_row(state, NODE_LOST)
         for state in hit:
-            self._give_back(state, Ending.NODE_LOST)
+            self._give_back(state, NODE_LOST)
             state.released = True
             self._wait(state)
         self.free.lose(node)
@@ -251,25 +252,27 @@ class VirtualWorld(World):
         assert run is not None
         start_s = run.row_s
         lost_s = 0.0
-        if ending == Ending.COMPLETED:
+        if ending is COMPLETED:
             left_s = 0.0
-        elif ending == Ending.FAILED:
+        elif ending is FAILED:
             left_s, lost_s = 0.0, state.next_attempt()
-        elif ending == Ending.OUT_OF_MEMORY:
+        elif ending is OUT_OF_MEMORY:
             left_s = state.attempt_left_s(end_s)
             lost_s = state.work_s - left_s
-        elif run.stopped_s is None and ending == Ending.GOES_ON:
+        elif run.stopped_s is None and ending is GOES_ON:
             left_s = state.attempt_left_s(end_s)
         else:
             left_s = run.left_s
-            if ending != Ending.GOES_ON:
+            if ending is not GOES_ON:
                 lost_s = state.work_s - left_s
         if not end_s > start_s:
-            if ending != Ending.GOES_ON:
+            if ending is not GOES_ON:
                 self.rows.amend(state.index, end_s, lost_s, ending)
             return
         stopped_s = end_s if run.stopped_s is None else max(run.stopped_s, start_s)
-        overhead_s = end_s - stopped_s + max(0.0, min(run.ready_s, stopped_s) - start_s)
+        overhead_s = end_s - stopped_s
+        if run.ready_s > start_s:
+            overhead_s += min(run.ready_s, stopped_s) - start_s
         partner = -1 if run.partner is None else run.partner.index
         self.rows.add(
             state.index,

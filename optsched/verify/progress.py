@@ -192,7 +192,7 @@ def _progress(
             rate = placed_rate(instance, job, goes_on.mode, goes_on.placement)
             worked.append((unsaved_s(goes_on, instance.now_s), rate))
         goes_on, ran_before = None, True
-        wrong = _incident(instance, job, stretch, last, bool(failing))
+        wrong = _incident(instance, stretch, last, bool(failing))
         if wrong is None and ends == "out_of_memory":
             wrong = _out_of_memory(instance, entry, stretch[-1], replay)
             if wrong is None:
@@ -233,9 +233,7 @@ def _progress(
         yield broken("preemptions", job.id, f"{says}, {allowed}", entry.completion_s)
 
 
-def _incident(
-    instance: Instance, job: Job, stretch: Stretch, last: bool, fails: bool
-) -> str | None:
+def _incident(instance: Instance, stretch: Stretch, last: bool, fails: bool) -> str | None:
     """Return what is wrong with the end of a stretch: where it was not planned it is an incident of
     the instance, and none of those is missing."""
     end = stretch[-1]

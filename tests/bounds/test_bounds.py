@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds import Bound, all_bounds, best_bounds, lower_bounds
@@ -18,12 +18,14 @@ from optsched.model.profile import Clock, Locality, Profile, Sharing
 from optsched.objectives import TERMS, parse, values
 from optsched.plugins import registry
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.oracles import brute_force, edd, mcnaughton, preemptive, smith, srpt, tiny
 from tests.oracles.tiny import single_gpu
+from tests.verified import checked
 
 GOALS = (*TERMS, "tail:0.5", "deadline,wct", "0.5*wct+2*cost")
-SMALL = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+SMALL = settings(max_examples=150)
+MANY = settings(max_examples=500)
 
 
 def value_of(instance: Instance, goal: str) -> float:
@@ -41,9 +43,7 @@ def check_optimum(instance: Instance, goal: str) -> None:
     found = brute_force.optimum(instance, objective)
     assert found is not None
     optimum, plan = found
-    report = verify(instance, plan, objective)
-    assert report.ok, report.violations
-    assert report.values == pytest.approx(optimum)
+    assert checked(instance, plan, objective) == pytest.approx(optimum)
     for one in all_bounds(instance, objective):
         if (
             one.level == 0
@@ -136,7 +136,7 @@ def test_never_above_a_policy(instance: Instance) -> None:
             plan: Plan = simulate(instance, registry.policy(name))
         except OptschedError:  # a policy may leave jobs waiting for ever, or not be installed
             continue
-        assert verify(instance, plan, bounds[0][0], replay=True).ok
+        checked(instance, plan, bounds[0][0], replay=True)
         for goal, bound in bounds:
             value = values(goal, instance, plan)[0]
             assert bound.value <= allowed(value, len(instance.jobs)), (name, goal.name)
@@ -199,7 +199,7 @@ def test_critical_path_with_release_dates() -> None:
         Job(id="b", duration_s=4, submit_s=10, after=("a",)),
         Job(id="c", duration_s=5, after=("b",)),
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=8), jobs=jobs)
     found = all_bounds(instance, parse("makespan"))
     assert Bound(level=0, value=19.0, source="critical path", preemptive=True) in found
     assert max(one.value for one in found) == 19
@@ -213,7 +213,7 @@ def test_area_starts_after_heads_and_ends_before_tails() -> None:
         *middle,
         Job(id="last", duration_s=2, after=tuple(job.id for job in middle)),
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=2), jobs=jobs)
     assert value_of(instance, "makespan") == 3 + 4 * 4 / 2 + 2
 
 
@@ -244,7 +244,7 @@ def test_slow_gpus_count_by_their_speed() -> None:
 
 def test_large_gangs_run_one_after_the_other() -> None:
     jobs = tuple(Job(id=f"j{k}", gpus=5, duration_s=10) for k in range(3))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=8), jobs=jobs)
     assert value_of(instance, "makespan") == 30
     assert value_of(instance, "wct") == 60
 
@@ -330,10 +330,10 @@ def test_lost_work_counts_in_the_plan_class_only() -> None:
 def test_counts_and_cores_between_the_measured_ones_start_no_job() -> None:
     """Three GPUs and two cores each are there, but no job may be started on so many."""
     elastic = Job(id="e", duration_s=12, gpus=Elastic(min=1, max=8))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=3),)), jobs=(elastic,))
+    instance = Instance(cluster=one_node(gpus=3), jobs=(elastic,))
     assert value_of(instance, "makespan") == pytest.approx(12 * 8 / 2)
     hungry = Job(id="h", duration_s=12, gpus=2, profile=Profile(cpus_per_gpu={1: 0.4, 4: 1.0}))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=2, cpus=5),)), jobs=(hungry,))
+    instance = Instance(cluster=one_node(gpus=2, cpus=5), jobs=(hungry,))
     assert value_of(instance, "makespan") == pytest.approx(12 / 0.4)
 
 
@@ -422,7 +422,7 @@ def test_no_jobs() -> None:
 
 
 def test_a_job_that_fits_nowhere() -> None:
-    cluster = Cluster(nodes=(Node(name="n", gpus=1),))
+    cluster = one_node(gpus=1)
     instance = Instance(cluster=cluster, jobs=(Job(id="big", gpus=2, duration_s=1),))
     with pytest.raises(InputError, match="job big fits nowhere"):
         lower_bounds(instance, parse("makespan"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
+from optsched import Cluster, Instance, Job, Mode, Profile, Running, Slot
 from optsched.bounds import best_bounds, lower_bounds, priced_bound
 from optsched.driver.world import World
 from optsched.engine.plan_class import outside_class
@@ -16,6 +16,8 @@ from optsched.objectives import parse
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from optsched.verify_bound import recomputed
+from tests.clusters import equal_nodes, one_node
+from tests.verified import checked
 
 WCT = parse("wct")
 
@@ -52,7 +54,7 @@ CURVES = st.dictionaries(
 def instances(draw: st.DrawFn) -> Instance:
     """A node or two with few cores; gangs with curves, and jobs without GPUs that list modes."""
     cores = draw(st.integers(4, 8))
-    nodes = tuple(Node(name=f"n{i}", gpus=2, cpus=cores) for i in range(draw(st.integers(1, 2))))
+    nodes = equal_nodes(draw(st.integers(1, 2)), gpus=2, cpus=cores)
     jobs = []
     for i in range(draw(st.integers(1, 3))):
         own = Job(
@@ -87,9 +89,8 @@ def test_what_happens_is_a_plan_and_no_bound_is_above_it(instance: Instance, see
     plan = simulate(instance, Restless(seed))
     for name in ("wct", "makespan"):
         objective = parse(name)
-        report = verify(instance, plan, objective)
-        assert report.ok and report.values is not None, report.violations
-        most = report.values[0] * (1 + 1e-9) + 1e-6
+        values = checked(instance, plan, objective)
+        most = values[0] * (1 + 1e-9) + 1e-6
         bounds = lower_bounds(instance, objective)
         if outside_class(instance, plan) is None:
             bounds = (*bounds, *best_bounds(instance, objective))
@@ -124,7 +125,7 @@ def test_a_job_may_set_up_with_few_cores_and_work_with_many() -> None:
     jobs = tuple(
         Job(id=f"j{i}", gpus=0, modes=modes, cores_in_place=True, profile=profile) for i in range(4)
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n0", cpus=8),)), jobs=jobs)
+    instance = Instance(cluster=one_node("n0", cpus=8), jobs=jobs)
     makespan = parse("makespan")
     report = verify(instance, simulate(instance, InTurn()), makespan)
     assert report.values is not None and report.values[0] < 120.0

@@ -10,12 +10,13 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds import lower_bounds, priced_bound
 from optsched.bounds.deadlines import Deadlines
 from optsched.bounds.market import Alternative, Buyer, Market, market
+from optsched.bounds.master import Master
 from optsched.bounds.priced import Prices
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
@@ -31,13 +32,14 @@ from optsched.plugins import registry
 from optsched.simulate.run import simulate
 from optsched.verify import verify
 from optsched.verify_bound import recomputed
+from tests.clusters import one_node
 from tests.oracles import brute_force, preemptive, tiny
 from tests.oracles.tiny import single_gpu
 from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
 
 WCT, MAKESPAN, FTF = parse("wct"), parse("makespan"), parse("ftf")
-RANDOM = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=25)
 MANY = settings(RANDOM, max_examples=500)
 STEPS = 12
 
@@ -367,7 +369,7 @@ def test_releases_and_types_together() -> None:
 def test_an_elastic_job_may_start_small() -> None:
     """10 s of start-up on one GPU and 64 s of work there are 74 GPU-seconds, not 8 x 10 + 64."""
     job = Job(id="e", duration_s=8, gpus=Elastic(min=1, max=8), profile=Profile(startup_s=10))
-    made = market(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=(job,)))
+    made = market(Instance(cluster=one_node(gpus=8), jobs=(job,)))
     assert Prices(made, [0.0, 100.0], [[1.0]]).by(made.buyers[0], 100.0) <= 74
 
 
@@ -378,7 +380,7 @@ def test_a_crowd_of_elastic_jobs_is_thrifty_and_slow() -> None:
     jobs = tuple(
         Job(id=f"j{k}", duration_s=30, gpus=Elastic(min=1, max=2), profile=profile) for k in (1, 2)
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=2), jobs=jobs)
     assert lower_bounds(instance, WCT)[0].value < 50
     assert 57 < priced_bound(instance, WCT, 40)[1].value <= 60
 
@@ -388,7 +390,7 @@ def test_sharing_costs_what_the_best_partner_costs() -> None:
     20, 30 and 40 s, in pairs two each at 10 / 0.6 and 20 / 0.6 s."""
     profile = Profile(name="p", sharing=Sharing(partners={"p": 0.6}))
     jobs = tuple(Job(id=f"j{k}", duration_s=10, profile=profile) for k in range(4))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=1), jobs=jobs)
     assert lower_bounds(instance, MAKESPAN)[0].value == pytest.approx(4 * 10 / 0.6 / 2)
     best = min(10 + 20 + 30 + 40, 2 * 10 / 0.6 + 2 * 20 / 0.6)
     assert 0.85 * best < priced_bound(instance, WCT, 40)[1].value <= best
@@ -441,7 +443,7 @@ def test_a_quota_of_no_gpus_has_no_price(name: str) -> None:
 
 def test_precedence_delays_who_waits() -> None:
     jobs = (Job(id="a", duration_s=30), Job(id="b", duration_s=5, after=("a",)))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=2), jobs=jobs)
     assert Prices(market(instance), [0.0, 1.0], [[0.0]]).bound() == pytest.approx(30 + 35)
     assert Deadlines(instance, market(instance), TERMS["makespan"]).at(40.0) == [35.0, 40.0]
 
@@ -451,10 +453,7 @@ def test_nothing_to_do_and_nothing_to_hold() -> None:
         bound, certificate = priced_bound(Instance(), goal, 3)
         assert bound.value == certificate.value == 0
         assert recomputed(Instance(), certificate) == (0.0, [])
-    cpu = Instance(
-        cluster=Cluster(nodes=(Node(name="n", cpus=4),)),
-        jobs=(Job(id="c", gpus=0, cpus=1, duration_s=9),),
-    )
+    cpu = Instance(cluster=one_node(cpus=4), jobs=(Job(id="c", gpus=0, cpus=1, duration_s=9),))
     assert priced_bound(cpu, WCT, 3)[1].value == pytest.approx(9)
     weightless = single_gpu([3.0, 4.0], weights=[0.0, 0.0])
     assert priced_bound(weightless, WCT, 3)[1].value == pytest.approx(0, abs=1e-9)
@@ -487,6 +486,17 @@ def test_the_search_is_worth_it_and_repeats_itself() -> None:
     assert bound.value > 1.05 * known
     assert dump_certificate(priced_bound(instance, WCT, 40)[1]) == dump_certificate(certificate)
     assert priced_bound(instance, WCT, 0)[0].value <= bound.value
+
+
+def test_a_simplex_method_that_cycles_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = crowded()
+    found = priced_bound(instance, WCT, 12)[1].value
+    ends = Master._ends
+    monkeypatch.setattr(Master, "_ends", lambda master, how: bool(how) and ends(master, how))
+    assert priced_bound(instance, WCT, 12)[1].value == pytest.approx(found, rel=0.02)
+    monkeypatch.setattr(Master, "_ends", ends)
+    monkeypatch.setattr("optsched.bounds.master.MOST_ITERATIONS", 1)
+    assert priced_bound(instance, WCT, 12)[1].value < 0.99 * found
 
 
 @pytest.mark.parametrize("goal", ["tardiness", "wct,makespan", "2*wct", "wct+makespan"])

@@ -20,6 +20,7 @@ from optsched.plugins import registry
 from optsched.simulate import output
 from optsched.simulate.run import simulate
 from tests.cli.test_solve_command import BAD_FILES
+from tests.clusters import one_node
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def queue(tmp_path):
         )
         for i in range(40)
     )
-    instance = Instance(name="queue", cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=jobs)
+    instance = Instance(name="queue", cluster=one_node(gpus=2), jobs=jobs)
     path = tmp_path / "queue.json"
     files.write_text(path, files.dump_instance(instance))
     return instance, path
@@ -169,9 +170,7 @@ def test_same_input_same_output(run, instance_path):
 
 
 def test_what_cannot_be_better_is_optimal(run, tmp_path):
-    one = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(Job(id="a", duration_s=5.0),)
-    )
+    one = Instance(cluster=one_node(gpus=1), jobs=(Job(id="a", duration_s=5.0),))
     files.write_text(tmp_path / "i.json", files.dump_instance(one))
     found = summary(run, tmp_path / "i.json", "--policy", "fifo")
     assert found["status"] == "optimal" and found["levels"][0]["gap"] == 0
@@ -450,7 +449,7 @@ def test_a_wide_gap_says_how_a_better_bound_is_had(run, queue):
 def test_the_price_of_priorities(run, tmp_path):
     """Two jobs on one GPU: the long one first costs the short one its time."""
     jobs = (Job(id="long", duration_s=90.0, priority=1), Job(id="short", duration_s=10.0))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=1), jobs=jobs)
     (tmp_path / "i.json").write_text(files.dump_instance(instance))
     words = ("simulate", tmp_path / "i.json", "--policy", "optsched", "--price-of-priorities")
     price = json.loads(run(*words, "--json").stdout)["price_of_priorities"]

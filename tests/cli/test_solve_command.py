@@ -8,6 +8,7 @@ import pytest
 
 from optsched import files
 from optsched.model.plan import Level
+from tests.clusters import one_node
 from tests.list_schedule import list_schedule
 
 
@@ -135,11 +136,11 @@ def test_fallback_and_notes_are_shown(run, fake_engine, instance_path):
 
 
 def test_many_jobs_are_cut_at_30(run, fake_engine, tmp_path):
-    from optsched import Cluster, Instance, Job, Node
+    from optsched import Instance, Job
 
     many = Instance(
         name="many",
-        cluster=Cluster(nodes=(Node(name="a", gpus=8),)),
+        cluster=one_node("a", gpus=8),
         jobs=tuple(Job(id=f"job{i:02}", duration_s=60) for i in range(40)),
     )
     files.write_text(tmp_path / "i.json", files.dump_instance(many))

@@ -92,7 +92,7 @@ def recounted(lab: Hostile) -> dict[Key, float]:
 
 
 @given(EVENTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_sums_agree_with_what_ran_whatever_was_dropped(events: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         lab = Hostile(Path(name))

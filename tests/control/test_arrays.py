@@ -57,7 +57,7 @@ def test_without_a_limit_all_run(lab: Lab) -> None:
     assert holding(lab) == 8
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(1, 3),
     st.lists(

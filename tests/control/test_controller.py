@@ -470,7 +470,7 @@ ACTIONS = st.lists(
 
 @pytest.mark.parametrize("examples", [25, pytest.param(1000, marks=pytest.mark.slow)])
 def test_whatever_happens_no_job_is_lost_or_run_twice(examples: int) -> None:
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(actions=ACTIONS, crashes=st.lists(st.integers(1, 25), max_size=12))
     def check(actions: list[Any], crashes: list[int]) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ from optsched.simulate.run import Simulation
 from .courses import what_if
 from .test_controller import NODES, Lab
 
-NAMES = ("job-10", "job-2", "b", "a", "c", "job-1", "z", "m")
+NAMES = ("job-10", "job-2", "b", "a", "c", "job-1")
 PROFILE = Profile(checkpoint_s=1.0, restore_s=1.0)
 RUN_S, NOW_S = 100.0, 1000.0
 
@@ -60,7 +60,7 @@ def live(
     lab.clock.at_s = NOW_S
     lab.controller.observe()
     told = what_if(outlook(snapshot(lab.controller)), Change(), time_limit_s=120.0).before.start_s
-    lab.run(len(order) * RUN_S * gpus / 4, 5.0)
+    lab.run(len(order) * RUN_S * gpus / 4, RUN_S / 4)
     return [key.job for key in lab.executor.begun], by_start(told)
 
 
@@ -107,7 +107,7 @@ def test_a_round_starts_those_that_came_first(solver: str) -> None:
 
 
 @given(seed=st.integers(0, 1000), policy=st.sampled_from(registry.names("policies")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_how_jobs_are_listed_plays_no_role(seed: int, policy: str) -> None:
     rng = random.Random(seed)
     jobs = [
@@ -142,6 +142,4 @@ def test_ids_are_compared_as_text() -> None:
         "job-1",
         "job-10",
         "job-2",
-        "m",
-        "z",
     ]

@@ -49,7 +49,7 @@ from .hostile import HISTORIES, Hostile, check_history, node
 
 
 @given(events=HISTORIES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nothing_stops_it(events: list[Any]) -> None:
     check_history(events)
 

@@ -68,7 +68,7 @@ def found(state: State, gpus: int = 4) -> list[str]:
 
 
 @given(running=st.lists(DEMANDS, max_size=4), claimed=st.lists(DEMANDS, max_size=9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_they_are_those_that_fit_one_after_the_other(
     running: list[Demand], claimed: list[Demand]
 ) -> None:

@@ -85,7 +85,7 @@ def lab(tmp_path: Path) -> Limited:
 
 
 @given(st.lists(st.one_of(JOBS, st.integers(1, 20)), min_size=4, max_size=20))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_nothing_goes_beyond_a_limit(events: list[Any]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         lab = Limited(Path(folder), limited())
@@ -271,7 +271,7 @@ def budgeted(**more: Any) -> Settings:
         max_size=15,
     )
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_no_budget_is_gone_beyond(events: list[Any]) -> None:
     """With run times that are believed as they are; what fits is let through."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -420,7 +420,7 @@ FAST = {"node_labels": {"fast": "required"}}
         max_size=16,
     )
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_limits_on_labelled_nodes_hold(events: list[Any]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         how = labelled(max_gpus=2, users={"bob": 3}, tenants={"a": 2})

@@ -95,7 +95,7 @@ ACTIONS = st.lists(
 
 
 @given(actions=ACTIONS, late=st.integers(0, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nothing_is_started_on_what_is_out_and_no_round_is_faulty(
     actions: list[Any], late: int
 ) -> None:

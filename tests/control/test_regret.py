@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Instance, Job, Profile
 from optsched.bounds import priced_bound
 from optsched.cli.regret import command as regret_command
 from optsched.control.journal.events import (
@@ -38,6 +38,7 @@ from optsched.objectives import parse
 from optsched.picture.panels import Chart, Line
 from optsched.round.decide import decide
 from optsched.round.files import dump_round
+from tests.clusters import one_node
 
 from .test_controller import Lab
 from .test_replay import history
@@ -211,7 +212,7 @@ def test_steps_tell_what_was_done_twice_and_when_work_began(tmp_path: Path) -> N
     the other 70."""
     journal = Journal(tmp_path / "journal")
     job = Job(id="a", gpus=4, duration_s=100.0, submit_s=0.0)
-    cluster = Cluster(nodes=(Node(name="n0", gpus=4),))
+    cluster = one_node("n0", gpus=4)
     instance = Instance(cluster=cluster, jobs=(job,))
     solution = decide(instance, budget_s=60.0)
     mode, placement = Mode(gpus=4), (Slot(node="n0", gpus=4),)

@@ -199,7 +199,7 @@ def test_a_policy_that_stays_keeps_what_it_remembers(lab: Reloaded) -> None:
     ),
     st.integers(0, len(FILE) - 1),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_no_edit_ends_the_controller(events: list[Any], place: int) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         lab = Reloaded(Path(folder))

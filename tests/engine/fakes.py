@@ -12,12 +12,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from optsched import Cluster, Instance, Job, JobPlan, Mode, Node, Plan, Segment, Slot
+from optsched import Instance, Job, JobPlan, Mode, Plan, Segment, Slot
 from optsched.errors import SolverUnavailableError
 from optsched.objectives import Objective
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.solver import Guarantee, Report, Request
 from optsched.verify import decision_now
+from tests.clusters import one_node
 
 BEST_S = {"a": 0.0, "b": 2.0, "c": 4.0, "d": 0.0, "e": 3.0}
 BETTER_S = {**BEST_S, "b": 2.5, "c": 4.5}
@@ -28,7 +29,7 @@ def two_gpus() -> Instance:
     """Jobs of 2, 2, 2, 3 and 3 s on one node with two GPUs."""
     return Instance(
         name="two-gpus",
-        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a100", gpus=2),)),
+        cluster=one_node("n0", gpu_type="a100", gpus=2),
         jobs=tuple(Job(id=name, duration_s=2.0 if name in "abc" else 3.0) for name in "abcde"),
     )
 

@@ -5,27 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from optsched import (
-    Cluster,
-    Instance,
-    Job,
-    JobPlan,
-    Mode,
-    Node,
-    Plan,
-    Profile,
-    Running,
-    Segment,
-    Slot,
-)
+from optsched import Instance, Job, JobPlan, Mode, Plan, Profile, Running, Segment, Slot
 from optsched.bounds.yardstick import Yardstick
 from optsched.engine import solve
 from optsched.engine.incumbent import Incumbent, is_better
 from optsched.engine.plan_class import outside_class
 from optsched.model.plan_types import malformed
 from optsched.objectives import parse
-from optsched.verify import decision_now, verify
+from optsched.verify import decision_now
+from tests.clusters import one_node
 from tests.engine import fakes
+from tests.verified import checked
 
 Values = tuple[float, ...]
 MODE = Mode(gpu_type="a100", gpus=1)
@@ -90,7 +80,7 @@ def busy() -> Instance:
     """A job runs on the only GPU, another waits; to save takes a second."""
     return Instance(
         now_s=10.0,
-        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a100", gpus=1),)),
+        cluster=one_node("n0", gpu_type="a100", gpus=1),
         jobs=(
             Job(id="r", duration_s=20.0, profile=Profile(checkpoint_s=1.0)),
             Job(id="w", duration_s=2.0, profile=Profile(checkpoint_s=0.0)),
@@ -112,7 +102,7 @@ def pieces(instance: Instance, **times_s: tuple[tuple[float, float], ...]) -> Pl
             JobPlan(id=job.id, decision=decision_now(instance, job, segments), segments=segments)
         )
     plan = Plan(jobs=tuple(entries))
-    assert verify(instance, plan, parse("wct")).ok
+    checked(instance, plan)
     return plan
 
 
@@ -143,7 +133,7 @@ def test_a_plan_outside_the_class_would_refute_right_bounds() -> None:
 
 def test_a_preemptive_policy_by_name_may_preempt() -> None:
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a100", gpus=1),)),
+        cluster=one_node("n0", gpu_type="a100", gpus=1),
         jobs=(Job(id="long", duration_s=20.0), Job(id="short", duration_s=1.0, submit_s=5.0)),
     )
     solution = solve(instance, solver="srtf")

@@ -1,13 +1,13 @@
 """What lies outside the plan class, over which solvers prove their bounds."""
 
 from optsched.engine.plan_class import outside_class
-from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance, Slot
 from optsched.model.job import Job, Mode
 from optsched.model.plan import JobPlan, Plan, Segment
 from optsched.model.profile import Profile, Sharing
 from optsched.objectives import parse
 from optsched.verify import verify
+from tests.clusters import one_node
 
 
 def test_a_pair_that_starts_to_share_is_outside() -> None:
@@ -15,7 +15,7 @@ def test_a_pair_that_starts_to_share_is_outside() -> None:
     solver's bound."""
     shares = Profile(name="p", sharing=Sharing(partners={"p": 0.9}))
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
+        cluster=one_node(gpus=1),
         jobs=tuple(Job(id=name, duration_s=9, profile=shares) for name in "ab"),
     )
     plan = Plan(

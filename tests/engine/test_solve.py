@@ -12,6 +12,7 @@ from optsched.engine import Progress, choose_solver, solve
 from optsched.errors import InputError, SolverUnavailableError
 from optsched.files import instance_hash
 from optsched.objectives import parse
+from tests.clusters import one_node
 from tests.engine import fakes
 
 HERE = dict(isolate=False)
@@ -146,7 +147,7 @@ def test_a_policy_by_name_answers_alone() -> None:
 
 def test_the_best_of_the_policies_is_the_heuristic() -> None:
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a100", gpus=1),)),
+        cluster=one_node("n0", gpu_type="a100", gpus=1),
         jobs=(Job(id="long", duration_s=9.0, deadline_s=9.0), Job(id="short", duration_s=2.0)),
     )
     solution = solve(instance, "deadline", solver=fakes.Fake(), **HERE)
@@ -265,7 +266,7 @@ def test_the_engine_is_light_to_import() -> None:
 @pytest.mark.parametrize("solver", ("cpsat", "milp", "wspt", "srtf", "auto"))
 def test_a_job_that_was_preempted_too_often_is_planned_and_stays(solver: str) -> None:
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        cluster=one_node("n0", gpus=1),
         jobs=(
             Job(id="a", duration_s=100.0, max_preemptions=0),
             Job(id="b", duration_s=1.0, submit_s=10.0, weight=99.0),
@@ -292,7 +293,7 @@ def test_a_wait_since_1970_is_noted(
 ) -> None:
     instance = Instance(
         now_s=now_s,
-        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        cluster=one_node("n0", gpus=1),
         jobs=(
             Job(id="a", duration_s=9.0, submit_s=submit_s),
             Job(id="b", duration_s=9.0, submit_s=now_s),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node, Tenant
@@ -21,6 +21,7 @@ from optsched.round.build import build
 from optsched.round.decide import decide
 from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
+from tests.clusters import one_node
 from tests.round.random_rounds import rounds
 
 EXAMPLES = Path(__file__).parents[2] / "instances" / "examples"
@@ -270,9 +271,7 @@ def test_unknown_jobs_and_rounds_of_other_instances_are_refused() -> None:
     model, solution = decided(read_instance(EXAMPLES / "preempt-or-continue.json"))
     with pytest.raises(InputError, match="job 'nobody' is not in the instance"):
         Explainer(model, solution).job("nobody")
-    other = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=2),)), jobs=(Job(id="j", duration_s=1.0),)
-    )
+    other = Instance(cluster=one_node(gpus=2), jobs=(Job(id="j", duration_s=1.0),))
     with pytest.raises(InputError, match="made for another instance"):
         Explainer(decided(other)[0], solution)
 
@@ -298,7 +297,7 @@ def check_numbers(one: Explanation) -> None:
 
 
 @given(rounds(), st.sampled_from(["wct", "tardiness", "maxmin", "ftf", "energy", "deadline,wct"]))
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 def test_explanations_of_random_rounds_add_up_and_are_true(
     instance: Instance, objective: str
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Elastic, Instance, Job, Mode, Node, Profile, Sharing, Solution
@@ -36,6 +36,7 @@ from optsched.hostlist import expand_hostlist, fold_nodes
 from optsched.model.cluster import Tier
 from optsched.model.plan import Level
 from optsched.round.decide import decide
+from tests.clusters import one_node
 from tests.files.test_files_fuzz import GOOD
 from tests.instance_strategies import instances
 from tests.many_jobs import many_jobs
@@ -702,7 +703,7 @@ def test_hostlists_that_are_malformed(expression: str, says: str) -> None:
         expand_hostlist(expression)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(
@@ -834,7 +835,7 @@ def test_an_instance_built_in_python_states_the_power_of_its_running_jobs() -> N
 def test_an_instance_built_in_python_is_checked_like_a_file() -> None:
     instance = Instance(
         name="mine",
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
+        cluster=one_node(gpus=1),
         jobs=(Job(id="a", duration_s=5.0), Job(id="b", gpus=2, duration_s=-1.0)),
     )
     with pytest.raises(
@@ -936,8 +937,7 @@ def test_many_jobs_come_back() -> None:
 
 def test_the_default_profile_is_left_out_also_when_it_is_another_object() -> None:
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
-        jobs=(Job(id="a", duration_s=5.0, profile=Profile()),),
+        cluster=one_node(gpus=1), jobs=(Job(id="a", duration_s=5.0, profile=Profile()),)
     )
     assert "profile" not in dump_instance(instance)
 
@@ -987,11 +987,11 @@ def test_lists_and_dicts_are_taken_and_ranges_of_names_are_not() -> None:
     check_instance(instance)
     assert instance.jobs == (Job(id="j", duration_s=1.0),) and hash(instance) == hash(instance)
     with pytest.raises(InputError, match=r"nodes\[0\]\.name: 'a\[0-3\]' is not the name of one"):
-        check_instance(replace(instance, cluster=Cluster(nodes=(Node(name="a[0-3]", gpus=2),))))
+        check_instance(replace(instance, cluster=one_node("a[0-3]", gpus=2)))
 
 
 @given(instances())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 def test_texts_and_checks_that_are_kept_change_nothing(first: Instance) -> None:
     texts, sound = Texts(), Sound()
     heavier = tuple(replace(job, weight=job.weight + 1.0) for job in first.jobs[:1])

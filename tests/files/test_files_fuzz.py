@@ -162,7 +162,7 @@ def spots(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.data())
 def test_a_file_with_values_dropped_replaced_or_doubled(data: st.DataObject) -> None:
     tree = json.loads(GOOD)
@@ -190,7 +190,7 @@ def test_a_file_with_values_dropped_replaced_or_doubled(data: st.DataObject) -> 
     loads_or_explains(json.dumps(tree))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(0, len(GOOD) - 1),
     st.integers(0, 255),
@@ -209,13 +209,13 @@ def test_a_file_with_damaged_bytes(at: int, byte: int, how: str) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_a_file_of_any_bytes(data: bytes) -> None:
     loads_or_explains(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 400), st.integers(1, 255))
 def test_a_damaged_gzip_file(tmp_path_factory: pytest.TempPathFactory, at: int, flip: int) -> None:
     path = tmp_path_factory.mktemp("gz") / "file.json.gz"
@@ -228,7 +228,7 @@ def test_a_damaged_gzip_file(tmp_path_factory: pytest.TempPathFactory, at: int, 
         assert str(path) in str(error)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(instances())
 def test_an_instance_comes_back_from_its_file(instance: Instance) -> None:
     text = dump_instance(instance)
@@ -241,13 +241,13 @@ def test_an_instance_comes_back_from_its_file(instance: Instance) -> None:
 VALIDATOR = jsonschema.Draft202012Validator(schema("instance"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(instances())
 def test_what_is_written_is_valid_under_the_schema(instance: Instance) -> None:
     VALIDATOR.validate(json.loads(dump_instance(instance)))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(instances())
 def test_an_instance_comes_back_from_a_gzip_file(
     tmp_path_factory: pytest.TempPathFactory, instance: Instance

@@ -57,7 +57,7 @@ def test_it_follows_a_change() -> None:
     assert lived(calibration, 2, 5.0, 0.5) == pytest.approx(SHARE, abs=0.03)
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=6, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     drift=st.floats(-2.0, 2.0),

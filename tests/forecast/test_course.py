@@ -12,6 +12,7 @@ from optsched.driver.reservation import Reservation
 from optsched.estimates.errors import Belief, RunTimeErrors
 from optsched.forecast.course import DRAWS, Question, ToCome, forecast
 from optsched.physics.catalogue import catalogue_of
+from tests.clusters import one_node
 
 SURE = (None, 9)
 """A kind of belief that is always right."""
@@ -34,7 +35,7 @@ def instance(**more: object) -> Instance:
     given = {
         "name": "x",
         "now_s": 1000.0,
-        "cluster": Cluster(nodes=(Node(name="n", gpu_type="x", gpus=4),)),
+        "cluster": one_node(gpu_type="x", gpus=4),
         "jobs": jobs,
         "running": (
             Running(job="a", mode=whole, placement=(Slot(node="n", gpus=4),), remaining_s=50.0),

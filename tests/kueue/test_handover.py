@@ -168,7 +168,7 @@ def test_a_higher_priority_takes_the_place_of_lower_ones_as_its_tier_says(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(
@@ -276,7 +276,7 @@ def test_boosts_of_others_are_undone_where_they_are_in_the_way() -> None:
     assert memory.kueue_schedules() == ["minutes"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

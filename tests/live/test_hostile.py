@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.control.hostile import EVENTS, check_history
@@ -12,6 +12,6 @@ pytestmark = pytest.mark.slow
 
 
 @given(events=st.lists(EVENTS, min_size=3, max_size=30))
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10_000)
 def test_nothing_stops_it_ten_thousand_times(events: list[Any]) -> None:
     check_history(events)

@@ -13,7 +13,7 @@ from optsched.verify import verify
 from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, srpt, unrelated
 from tests.oracles.tiny import single_gpu
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 few_lengths = st.lists(st.integers(1, 9).map(float), min_size=1, max_size=5)
 
 

@@ -12,6 +12,7 @@ from optsched.model.instance import Instance, Running, Slot, Suspended
 from optsched.model.job import Elastic, Job, Mode
 from optsched.model.profile import Clock, Locality, Profile, Sharing
 from optsched.physics import held_resources
+from tests.clusters import one_node
 from tests.oracles.brute_force import capacities, holds
 
 RACKS = (None, "r0", "r1")
@@ -316,7 +317,7 @@ def single_gpu(
 ) -> Instance:
     """One node of `gpus` GPUs and jobs of one GPU each."""
     return Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)),
+        cluster=one_node(gpus=gpus),
         jobs=tuple(
             Job(
                 id=f"j{k}",

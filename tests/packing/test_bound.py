@@ -14,7 +14,7 @@ from optsched.packing.problem import WHOLE, problem
 from tests.packing.cases import instance, instances, job, most_units, node
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(instances())
 def test_no_choice_exceeds_the_bound(found: Instance) -> None:
     asked = problem(found)
@@ -22,7 +22,7 @@ def test_no_choice_exceeds_the_bound(found: Instance) -> None:
     assert most_units(found) <= bound * (1 + 1e-9) + 1e-3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(instances(), st.data())
 def test_any_prices_prove_a_bound(found: Instance, data: st.DataObject) -> None:
     asked = problem(found)

@@ -29,7 +29,7 @@ SMALL = instance(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     instances(most_jobs=9), st.sampled_from(sorted(RULES)), st.floats(0.5, 2.5), st.integers(0, 3)
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 
 from optsched import (
     Cluster,
@@ -39,11 +39,13 @@ from optsched.plugins.policy import Policy
 from optsched.plugins.registry import policy, solver
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
+from tests.clusters import one_node
 from tests.plan_cases import contended, place
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 WCT = parse("wct")
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+SLOW = settings(max_examples=60)
 RACKS = tuple(Node(name=f"n{i}", gpus=4, rack=f"r{i // 2}", memory_gbps=20.0) for i in range(4))
 CLUSTER = Cluster(nodes=RACKS, rack_uplink_gbps={"r0": 10.0}, uplinks="shared")
 
@@ -143,7 +145,7 @@ def test_fifo_waits_for_a_reserved_uplink_and_oversubscribes_a_shared_one(
         jobs=(wide("first", gpus=3), replace(wide("second", gpus=3), submit_s=20.0)),
     )
     plan = simulate(instance, policy("fifo"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx(ends)
 
 
@@ -195,7 +197,7 @@ def test_two_gangs_over_one_uplink_by_hand() -> None:
     plan = simulate(instance, rule)
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx([148.0, 168.0])
     assert [len(entry.segments) for entry in plan.jobs] == [1, 1], "nobody stops, so nothing is cut"
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     early = Plan(
         jobs=(
             plan.jobs[0],
@@ -220,7 +222,7 @@ def test_memory_bandwidth_slows_down_and_is_never_refused() -> None:
     simulation.run()
     plan = simulation.record().plan()
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx([18.0] * 3)
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert simulation.world.memory_load_gbps("n0") == 0.0
 
 
@@ -250,7 +252,7 @@ def test_a_preemption_loses_work_at_the_rate_it_was_done() -> None:
 
     plan = simulate(instance, Once())
     assert [entry.completion_s for entry in plan.jobs] == pytest.approx([41.0, 25.0])
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
 
 
 @given(instances())
@@ -288,8 +290,7 @@ def test_every_slowed_plan_passes_the_verifier_and_bounds_the_rate(instance: Ins
         return False
 
     simulation.run(until=sound)
-    report = verify(instance, simulation.record().plan(), WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, simulation.record().plan())
 
 
 # -------------------------------------------------------------------------------------------------
@@ -361,12 +362,12 @@ def test_a_cpu_job_takes_less_bandwidth_in_a_slower_mode() -> None:
     """It streams the same in all; a job with GPUs takes what its profile says in each mode."""
     modes = Mode(cpus=8, duration_s=100.0), Mode(cpus=2, duration_s=400.0)
     job = Job(id="a", modes=modes, profile=Profile(memory_gbps=80.0))
-    cluster = Cluster(nodes=(Node(name="n", cpus=8, memory_gbps=50.0),))
+    cluster = one_node(cpus=8, memory_gbps=50.0)
     there = (Slot(node="n", cpus=8),)
     loads = [channel_loads(cluster, job, mode, there) for mode in modes]
     assert loads == [{("memory", "n"): 80.0}, {("memory", "n"): 20.0}]
     with_gpus = Job(id="b", modes=(Mode(gpus=1, duration_s=9.0),), profile=job.profile)
-    gpu = Cluster(nodes=(Node(name="n", gpus=1, memory_gbps=50.0),))
+    gpu = one_node(gpus=1, memory_gbps=50.0)
     assert channel_loads(gpu, with_gpus, with_gpus.modes[0], (Slot(node="n", gpus=1),)) == {
         ("memory", "n"): 80.0
     }

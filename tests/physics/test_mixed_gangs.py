@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -38,9 +38,9 @@ from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
 from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 WCT = parse("wct")
-RANDOM = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 NODES = (
     Node(name="f0", gpu_type="fast", gpus=2, rack="r0", gpu_price_per_h=4.0),
@@ -67,7 +67,7 @@ def one_job(
 )
 def test_the_rate_is_that_of_the_rule(mixing: str, end_s: float) -> None:
     instance, plan = one_job(mixing, end_s)
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     for wrong_s, rule in ((end_s * 0.99, "work"), (end_s * 1.01, "work")):
         broken = one_job(mixing, wrong_s)[1]
         assert [one.rule for one in verify(instance, broken, WCT).violations] == [rule]
@@ -204,7 +204,7 @@ def test_a_power_cap_that_one_type_alone_exceeds_leaves_the_mix() -> None:
         placement=(Slot(node="f", gpus=1), Slot(node="s", gpus=1)),
     )
     plan = Plan(jobs=(JobPlan(id="j", decision="start", segments=(segment,)),))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     for name in ("wct", "makespan"):
         [bound] = lower_bounds(instance, parse(name))
         assert bound.value == pytest.approx(600.0), bound.source
@@ -228,11 +228,10 @@ def test_a_sum_of_types_may_cost_less_than_any_of_them() -> None:
         placement=(Slot(node="a", gpus=1), Slot(node="b", gpus=1)),
     )
     plan = Plan(jobs=(JobPlan(id="j", decision="start", segments=(segment,)),))
-    report = verify(instance, plan, parse("cost"))
-    assert report.values is not None
-    assert report.values[0] == pytest.approx((5 + 100 / 11) * (100 + 100 / 5.5) / 3600)
-    assert report.values[0] < 0.9 * 2 * 5 * 200 / 3600
-    assert lower_bounds(instance, parse("cost"))[0].value <= report.values[0]
+    worth = checked(instance, plan, "cost")
+    assert worth[0] == pytest.approx((5 + 100 / 11) * (100 + 100 / 5.5) / 3600)
+    assert worth[0] < 0.9 * 2 * 5 * 200 / 3600
+    assert lower_bounds(instance, parse("cost"))[0].value <= worth[0]
 
 
 def wider(instance: Instance) -> Instance:
@@ -287,7 +286,7 @@ def gangs(draw: Any) -> Instance:
     return instance
 
 
-@settings(RANDOM, max_examples=60)
+@settings(max_examples=60)
 @given(
     instance=st.one_of(gangs(), instances().map(wider)),
     seed=st.integers(0, 10**6),
@@ -301,14 +300,13 @@ def test_plans_are_sound_and_no_bound_is_above_them(
     plan = simulate(instance, mixing)
     event(f"mixed gangs: {min(mixing.mixed, 2)}")
     for goal in ("wct", "makespan", "energy", "cost", "maxmin", "ftf"):
-        report = verify(instance, plan, parse(goal))
-        assert report.ok and report.values is not None, "\n".join(map(str, report.violations))
+        worth = checked(instance, plan, goal)
         [bound] = lower_bounds(instance, parse(goal))
-        slack = 1e-4 * len(instance.jobs) * 3 + 1e-6 * abs(report.values[0])
-        assert bound.value <= report.values[0] + slack, (goal, bound)
+        slack = 1e-4 * len(instance.jobs) * 3 + 1e-6 * abs(worth[0])
+        assert bound.value <= worth[0] + slack, (goal, bound)
 
 
-@settings(RANDOM, max_examples=40)
+@settings(max_examples=40)
 @given(
     instance=st.one_of(gangs(), instances().map(wider)),
     seed=st.integers(0, 10**6),
@@ -336,11 +334,10 @@ def test_every_policy_lives_with_running_gangs_on_several_types(
     assert not find_faults(now)
     plan = simulate(now, policy(name))
     for goal in ("wct", "energy", "cost"):
-        report = verify(now, plan, parse(goal))
-        assert report.ok and report.values is not None, "\n".join(map(str, report.violations))
+        worth = checked(now, plan, goal)
         [bound] = lower_bounds(now, parse(goal))
-        slack = 1e-4 * len(now.jobs) * 3 + 1e-6 * abs(report.values[0])
-        assert bound.value <= report.values[0] + slack, (goal, bound)
+        slack = 1e-4 * len(now.jobs) * 3 + 1e-6 * abs(worth[0])
+        assert bound.value <= worth[0] + slack, (goal, bound)
 
 
 def summing(instance: Instance) -> Instance:

@@ -29,6 +29,7 @@ from optsched.physics import clocks, gang_sizes, held_resources, placed_rate
 from optsched.physics.catalogue import Catalogue, on_uplinks
 from optsched.physics.modes import Option, base_modes
 from optsched.verify import verify
+from tests.clusters import equal_nodes, one_node
 
 MAKESPAN = parse("makespan")
 RATES = st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0, 1.5])
@@ -186,7 +187,7 @@ def run_s(cluster: Cluster, job: Job, mode: Mode, placement: tuple[Slot, ...]) -
     return end_s if verify(instance, plan, MAKESPAN).ok else None
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(clusters(), jobs())
 def test_the_fastest_option_is_the_fastest_way_of_all(cluster: Cluster, job: Job) -> None:
     found = Catalogue.of(cluster).options(job)
@@ -200,7 +201,7 @@ def test_the_fastest_option_is_the_fastest_way_of_all(cluster: Cluster, job: Job
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(clusters(), jobs())
 def test_every_option_can_be_run_at_its_rate_or_faster(cluster: Cluster, job: Job) -> None:
     reach = {"node": 0, "rack": 1, "cluster": 2}
@@ -216,7 +217,7 @@ def test_every_option_can_be_run_at_its_rate_or_faster(cluster: Cluster, job: Jo
         assert reach[option.spread] in (0, 1, 2) and option.rate > 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(clusters(), jobs())
 def test_room_agrees_with_the_largest_gangs(cluster: Cluster, job: Job) -> None:
     for mode in base_modes(cluster, job):
@@ -261,7 +262,7 @@ def test_dominated_options_are_dropped() -> None:
     ] == [(1, "cluster", 0.25), (1, "rack", 0.5), (2, "cluster", 0.5), (2, "rack", 1.0)]
 
 
-ONE_NODE = Cluster(nodes=(Node(name="n0", gpus=4, gpu_type="a100"),))
+ONE_NODE = one_node("n0", gpus=4, gpu_type="a100")
 
 
 def at_clocks(**fields: object) -> list[int | None]:
@@ -296,7 +297,7 @@ def test_a_slower_clock_is_kept_only_where_it_draws_less_power() -> None:
 
 
 def test_clocks_cores_and_spreads_dominate_together() -> None:
-    cluster = Cluster(nodes=(Node(name="n0", gpus=4, gpu_type="a", cpus=64),))
+    cluster = one_node("n0", gpus=4, gpu_type="a", cpus=64)
     job = Job(
         id="j",
         gpus=2,
@@ -378,7 +379,7 @@ def test_who_may_use_uplinks() -> None:
 
 
 def test_an_elastic_job_is_offered_measured_sizes_powers_of_two_and_ends() -> None:
-    cluster = Cluster(nodes=tuple(Node(name=f"n{i}", gpus=3) for i in range(2)))
+    cluster = Cluster(nodes=equal_nodes(2, gpus=3))
     job = Job(
         id="j",
         gpus=Elastic(min=1, max=16),
@@ -412,7 +413,7 @@ def test_options_carry_what_the_job_uses_of_the_cluster() -> None:
 
 
 def test_jobs_alike_share_one_answer() -> None:
-    cluster = Cluster(nodes=(Node(name="n0", gpus=2),))
+    cluster = one_node("n0", gpus=2)
     profile = Profile(gpu_memory_gib=1.0)
     one, two = (
         Job(id=name, duration_s=5.0, submit_s=float(n), profile=profile)
@@ -426,7 +427,7 @@ def test_jobs_alike_share_one_answer() -> None:
 
 def test_the_smallest_of_numbers_as_memory() -> None:
     tiny = Profile(memory_gib_per_gpu=5e-324)
-    cluster = Cluster(nodes=(Node(name="n", gpus=4, memory_gib=1e12),))
+    cluster = one_node(gpus=4, memory_gib=1e12)
     assert [
         option.mode.gpus
         for option in Catalogue.of(cluster).options(

@@ -134,8 +134,7 @@ def test_the_rate_is_the_product_of_all_tables() -> None:
     )
     six = ph.rate(job, replace(mode, gpus=6, cpus_per_gpu=1), "a100", "rack")
     assert six == pytest.approx(0.9 * 0.75 * 0.3 * 0.8)
-    other = Job(id="k", duration_s=1.0, profile=Profile(name="other"))
-    assert ph.rate(job, mode, "a100", "node", other) == pytest.approx(0.9 * 0.8 * 0.75)
+    assert ph.sharing_rate(FULL, Profile(name="other")) == 0.75
 
 
 def test_without_a_profile_everything_runs_at_one() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Elastic, Job, Locality, Mode, Node, Profile, Tenant
@@ -16,6 +16,7 @@ from optsched.physics import catalogue
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.round.patterns import alternatives_of
+from tests.clusters import one_node
 from tests.simulate.random_instances import clusters, jobs, profiles
 
 CLUSTER = Cluster(
@@ -210,9 +211,9 @@ def test_a_gang_within_a_rack() -> None:
     [
         (Cluster(), job(), "it asks for GPUs, no node has any"),
         (Cluster(), job(0, cpus=1), "it asks for cores and memory, there is no node"),
-        (Cluster(nodes=(Node(name="n", cpus=4),)), job(), "it asks for GPUs, no node has any"),
+        (one_node(cpus=4), job(), "it asks for GPUs, no node has any"),
         (
-            Cluster(nodes=(Node(name="n", gpus=1),)),
+            one_node(gpus=1),
             job(modes=(Mode(duration_s=1.0, gpus=1, gpu_type="a"),)),
             "it asks for a, the cluster has GPUs of no named type",
         ),
@@ -248,7 +249,7 @@ def demands(draw: Any) -> tuple[Cluster, tuple[Tenant, ...], Job]:
 
 
 @given(demands())
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 def test_never_is_having_no_pattern(asked: tuple[Cluster, tuple[Tenant, ...], Job]) -> None:
     cluster, tenants, found = asked
     reason = why_never(Catalogue.of(cluster, tenants), found)

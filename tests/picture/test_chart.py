@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from optsched import Cluster, Instance, Node, Plan
+from optsched import Cluster, Instance, Plan
 from optsched.picture.axis import node_groups, time_unit
 from optsched.picture.chart import BLOCKED, chart
 from optsched.picture.facts import job_facts, percent, quantity, totals
 from optsched.picture.palette import job_colour, shade
+from tests.clusters import equal_nodes
 from tests.list_schedule import list_schedule, solution_of
 from tests.picture.cases import busy_morning, shared_gpus
 
@@ -155,9 +156,7 @@ def test_labels_of_rows():
 
 @pytest.mark.parametrize("row_px", [0.1, 0.36, 1, 1.5, 2, 7])
 def test_labels_of_thin_rows_do_not_overlap(row_px):
-    instance = Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=8) for i in range(300)))
-    )
+    instance = Instance(cluster=Cluster(nodes=equal_nodes(300, gpus=8)))
     groups = node_groups(instance, chart(instance, Plan()).rows)
     labelled = [group.first * row_px for group in groups if group.labelled(row_px)]
     assert len(labelled) >= 2 and min(b - a for a, b in pairwise(labelled)) >= 12

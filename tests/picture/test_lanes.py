@@ -42,7 +42,7 @@ def overlaps(instance: Instance, plan, lanes: Lanes) -> list[tuple]:
 
 
 @given(JOBS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_two_jobs_on_one_gpu(drawn):
     nodes = (
         Node(name="n0", gpu_type="x", gpus=4, cpus=8),

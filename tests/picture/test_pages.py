@@ -11,6 +11,7 @@ from optsched import Cluster, Instance, Job, Node
 from optsched.errors import InputError
 from optsched.picture import can_draw
 from tests.browser import CHROMIUM, Browser
+from tests.clusters import one_node
 from tests.list_schedule import list_schedule, solution_of
 from tests.picture.cases import busy_morning, shared_gpus
 from tests.simulate.test_report import busy, html, simulated
@@ -71,7 +72,7 @@ def test_names_that_look_like_markup_stay_text(tmp_path):
     bad = "</script><script>alert(1)</script><b>"
     instance = Instance(
         name=bad,
-        cluster=Cluster(nodes=(Node(name="<n>", gpus=1),)),
+        cluster=one_node("<n>", gpus=1),
         jobs=(Job(id=bad, duration_s=10), Job(id="$x_1$ %{y}", duration_s=10)),
     )
     for kind in ("html", "svg"):
@@ -126,7 +127,7 @@ def test_traces_do_not_grow_with_the_jobs():
     sizes = []
     for count in (5, 60):
         instance = Instance(
-            cluster=Cluster(nodes=(Node(name="a", gpus=8),)),
+            cluster=one_node("a", gpus=8),
             jobs=tuple(Job(id=f"j{i}", duration_s=60 + i) for i in range(count)),
         )
         plan = list_schedule(instance)

@@ -5,12 +5,11 @@ import random
 
 from optsched import Cluster, Instance, Job, Locality, Node, Plan, Profile
 from optsched.driver.world import World
-from optsched.objectives import parse
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import Simulation
-from optsched.verify import verify
 from optsched_solvers.policies.parts.list_scheduling import ListScheduling
 from optsched_solvers.policies.parts.locality_gate import LocalityGate, Patience
+from tests.verified import checked
 
 KINDS = (("vgg", 0.6, 20.0), ("bert", 0.4, 15.0), ("resnet", 0.1, 5.0), ("lstm", 0.05, 2.0))
 """Name, share of a step on the network, Gbit/s on the uplink."""
@@ -55,8 +54,7 @@ def run(instance: Instance, rule: Policy) -> Plan:
     simulation = Simulation(instance, rule)
     simulation.run()
     plan = simulation.record().plan()
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     return plan
 
 

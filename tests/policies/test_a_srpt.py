@@ -4,19 +4,13 @@ by hand."""
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched import Instance, Job, Locality, Mode, Node, Profile, Running, Slot
-from optsched.errors import InputError
-from optsched.objectives import parse
-from optsched.plugins.registry import policy
-from optsched.simulate.run import simulate
-from optsched.verify import verify
+from optsched import Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched_solvers.policies.a_srpt import VirtualMachine, is_heavy
 from tests.oracles.srpt import total_completion
 from tests.policies.verified import plan_of, times
-from tests.simulate.random_instances import instances
 
 FOUR = (Node(name="n0", gpus=4),)
 
@@ -28,7 +22,6 @@ FOUR = (Node(name="n0", gpus=4),)
         max_size=12,
     )
 )
-@settings(deadline=None)
 def test_the_virtual_machine_is_the_preemptive_optimum(jobs: list[tuple[float, float]]) -> None:
     machine = VirtualMachine(0.0)
     arrivals = sorted((release_s, i, work_s) for i, (work_s, release_s) in enumerate(jobs))
@@ -125,23 +118,3 @@ def test_heavy_is_faster_on_one_node_by_more_than_theta() -> None:
         and not is_heavy(job, 1.25)
         and not is_heavy(Job(id="k", duration_s=1.0), 1.0)
     )
-
-
-@pytest.mark.parametrize(
-    "options", [{"tau": "x"}, {"theta": "0.5"}, {"early": "maybe"}, {"graph": "1"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("a-srpt", options=options)
-
-
-@given(instance=instances(), early=st.sampled_from(["no", "yes"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_plans_are_sound_with_short_times(instance: Instance, early: str) -> None:
-    plan = simulate(instance, policy("a-srpt", options={"early": early, "tau": "3s"}))
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))

@@ -8,7 +8,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched_solvers.policies.ada_srsf import worth_contending
 from tests.policies.congested import congested, mean_jct_s, run
@@ -163,14 +162,6 @@ def test_a_gang_over_racks_takes_the_least_loaded_ones(
         options={"placement": placement},
     )
     assert where(found["last"]) == [nodes]
-
-
-@pytest.mark.parametrize(
-    "options", [{"kappa": "-1"}, {"eta": "x"}, {"eta": "-1"}, {"gate": "maybe"}, {"b": "1"}]
-)
-def test_options_are_checked(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="ada-srsf"):
-        policy("ada-srsf", options=options)
 
 
 def test_mean_completion_against_avoiding_and_accepting_contention() -> None:

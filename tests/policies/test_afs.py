@@ -2,12 +2,8 @@
 
 from statistics import fmean
 
-import pytest
-
 from optsched import Job, JobPlan, Node, Profile
-from optsched.errors import InputError
 from optsched.model.job import Elastic
-from optsched.plugins.registry import policy
 from tests.policies.verified import plan_of, times, where
 
 FOUR = (Node(name="n0", gpus=4),)
@@ -85,8 +81,3 @@ def test_it_beats_running_one_after_the_other_on_average() -> None:
         for name in ("afs", "srtf")
     }
     assert mean["afs"] < mean["srtf"]
-
-
-def test_bad_options_are_named() -> None:
-    with pytest.raises(InputError, match="window"):
-        policy("afs", options={"window": "2"})

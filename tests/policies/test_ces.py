@@ -6,17 +6,12 @@ from itertools import pairwise
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node
-from optsched.errors import InputError
-from optsched.objectives import parse
+from optsched import Cluster, Instance, Job
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
-from optsched.verify import verify
 from optsched_solvers.policies.ces import Constants, NodeCount, forecast
-from tests.simulate.random_instances import instances
+from tests.clusters import equal_nodes
 
 EARTH = Constants(history=6, fall_before=1, least=5, buffer=5)
 URANUS = Constants(history=3, fall_before=1, least=1, buffer=7)
@@ -74,7 +69,7 @@ def test_the_forecast_is_the_trend_and_after_a_day_the_day_before() -> None:
     assert forecast([*day, 3], 4) == [3, 4, 5, 6]  # yesterday 0, 1, 2, 3; now three more
 
 
-NODES = tuple(Node(name=f"n{i}", gpus=1) for i in range(4))
+NODES = equal_nodes(4, gpus=1)
 
 
 def run(*jobs: Job, **options: str) -> tuple[list[float], dict[str, float]]:
@@ -140,23 +135,3 @@ def test_nobody_is_starved_as_under_fifo() -> None:
     narrow = [Job(id=f"s{i}", duration_s=300.0, submit_s=30.0 * i) for i in range(60)]
     starts, _ = run(Job(id="wide", gpus=4, duration_s=10.0, submit_s=1.0, priority=0), *narrow)
     assert starts[0] <= 300 + 2 * 120 and starts[0] <= min(starts[2:])
-
-
-@pytest.mark.parametrize(
-    "options", [{"order": "sjf"}, {"buffer": "-1"}, {"boot": "soon"}, {"steps": "5"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("ces", options=options)
-
-
-@given(instance=instances(), order=st.sampled_from(["fifo", "backfill"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_plans_are_sound_with_short_times(instance: Instance, order: str) -> None:
-    plan = simulate(instance, policy("ces", options={"buffer": "0", "boot": "2s", "order": order}))
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))

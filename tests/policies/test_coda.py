@@ -10,12 +10,12 @@ import pytest
 
 from optsched import Cluster, Instance, Job, JobPlan, Node, Profile
 from optsched.driver.world import World
-from optsched.errors import InputError
 from optsched.model.cluster import Window
 from optsched.model.job import Mode
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched_solvers.policies.parts.core_search import CoreSearch
+from tests.clusters import equal_nodes, one_node
 from tests.policies.verified import plan_of, times, where
 
 CURVE = {1: 0.3, 2: 0.6, 4: 0.9, 6: 0.91, 8: 0.92}
@@ -167,7 +167,7 @@ def test_a_gpu_job_waits_for_cores_that_are_being_saved_and_nobody_else_takes_th
 def test_small_gangs_keep_to_their_array_while_a_wide_one_waits() -> None:
     # Half of the GPUs are set aside: n1. s1 fills n0. w needs both nodes and waits; s2 would fit
     # n1, and does once w runs.
-    nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
+    nodes = equal_nodes(2, gpus=4)
     jobs = (gang("s1", 3), gang("w", 8, submit_s=1.0), gang("s2", 2, submit_s=2.0))
     found = plan_of("coda-style", *jobs, nodes=nodes, options={"wide": "0.5"})
     assert times(found["w"]) == [(100, 200)] and times(found["s2"]) == [(200, 300)]
@@ -178,7 +178,7 @@ def test_small_gangs_keep_to_their_array_while_a_wide_one_waits() -> None:
 
 
 def test_wide_gangs_go_to_the_nodes_set_aside_for_them() -> None:
-    nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
+    nodes = equal_nodes(2, gpus=4)
     found = plan_of("coda-style", gang("w", 4), gang("s", 1), nodes=nodes, options={"wide": "0.5"})
     assert [*where(found["w"])[0]] == ["n1"] and [*where(found["s"])[0]] == ["n0"]
 
@@ -291,7 +291,7 @@ def workload(seed: int, cores: int | None = None) -> Instance:
                 duration_s=draw.uniform(300, 3000),
             )
         )
-    nodes = tuple(Node(name=f"n{i}", gpus=8, cpus=48, memory_gbps=400.0) for i in range(4))
+    nodes = equal_nodes(4, gpus=8, cpus=48, memory_gbps=400.0)
     return Instance(cluster=Cluster(nodes=nodes), jobs=tuple(jobs))
 
 
@@ -326,7 +326,7 @@ def test_utilisation_rises_without_delaying_cpu_jobs(seed: int) -> None:
 def test_facts_say_what_was_searched_and_who_gave_way() -> None:
     jobs = (on_cpus("p", 8), gang("g", 2, submit_s=40.0, cpus_per_gpu={2: 0.5, 4: 1.0}))
     rule = policy("coda-style")
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n0", gpus=2, cpus=8),)), jobs=jobs)
+    instance = Instance(cluster=one_node("n0", gpus=2, cpus=8), jobs=jobs)
     simulation = Simulation(instance, rule)
     simulation.run()
     assert rule.facts() == {  # type: ignore[attr-defined]
@@ -336,11 +336,3 @@ def test_facts_say_what_was_searched_and_who_gave_way() -> None:
         "cpu_jobs_slowed_for_bandwidth": 0,
     }
     assert isinstance(simulation.world, World)
-
-
-@pytest.mark.parametrize(
-    "options", [{"gain": "-1"}, {"bandwidth": "wide"}, {"wide": "2"}, {"array": "1"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("coda-style", options=options)

@@ -3,17 +3,17 @@
 import random
 from statistics import fmean
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, Node, Profile
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
-from optsched.verify import verify
 from optsched_solvers.policies.compass import Compass
+from tests.clusters import equal_nodes, one_node
 from tests.policies.verified import plan_of, times, where
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 
 def model(name: str, gib: float = 4.0, fetch_s: float = 5.0) -> Profile:
@@ -21,7 +21,7 @@ def model(name: str, gib: float = 4.0, fetch_s: float = 5.0) -> Profile:
 
 
 def workers(count: int, cache: float | None) -> tuple[Node, ...]:
-    return tuple(Node(name=f"n{i}", gpus=1, model_cache_gib=cache) for i in range(count))
+    return equal_nodes(count, gpus=1, model_cache_gib=cache)
 
 
 def test_the_rank_is_the_longest_way_through_what_follows() -> None:
@@ -129,8 +129,7 @@ def serving(seed: int) -> Instance:
 def latency_s(instance: Instance, name: str) -> float:
     """Mean time from a query's submission to the end of its last task."""
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, report.violations
+    checked(instance, plan)
     ends: dict[str, float] = {}
     submits = {job.id.split("-")[0]: job.submit_s for job in instance.jobs}
     for entry in plan.jobs:
@@ -145,11 +144,7 @@ def test_queries_are_answered_sooner_than_first_in_first_out() -> None:
 
 
 @given(instance=instances())
-@settings(
-    deadline=None,
-    max_examples=15,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=15)
 def test_ranks_never_rise_along_a_chain(instance: Instance) -> None:
     world = VirtualWorld(instance)
     world.advance()
@@ -168,7 +163,7 @@ def test_a_task_that_was_ranked_before_its_successor_was_submitted() -> None:
         Job(id="b", submit_s=0.0, after=("a",), duration_s=2.0),
         Job(id="c", submit_s=1.0, after=("b",), duration_s=2.0),
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=1), jobs=jobs)
     assert [entry.completion_s for entry in simulate(instance, policy("compass")).jobs] == [
         2.0,
         4.0,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optsched import Job, Node, Profile, Sharing
 from optsched_solvers.policies.crossover import Iteration, gain, period_s
 from optsched_solvers.policies.parts.pair_sharing import heaviest_matching
+from tests.clusters import equal_nodes
 from tests.policies.verified import plan_of, times
 
 SECONDS = st.integers(1, 20)
@@ -55,7 +56,7 @@ def test_communication_hides_under_the_others_computation() -> None:
         st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=12
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_matching_is_the_best_of_all(edges: list[tuple[int, int, int]]) -> None:
     weights = {(f"w{i}", f"r{j}"): float(weight) for i, j, weight in edges}
     found = heaviest_matching(weights)
@@ -80,7 +81,7 @@ def job(
     )
 
 
-TWO = tuple(Node(name=f"n{i}", gpus=1, gpu_memory_gib=40.0) for i in range(2))
+TWO = equal_nodes(2, gpus=1, gpu_memory_gib=40.0)
 
 
 def test_the_pairs_together_gain_most() -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from optsched import Cluster, Instance, Job, Node, Profile, Sharing
-from optsched.errors import InputError
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import policy
@@ -183,9 +182,3 @@ def test_more_of_the_demand_is_served_on_a_full_cluster() -> None:
             theirs + asked_and_served(instance, "wspt"),
         )
     assert ours > theirs
-
-
-@pytest.mark.parametrize("options", [{"tasks": "none"}, {"job": "1"}])
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("fgd", options=options)

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from benchmarks.fidelity import CASES, gavel_instance, run
 from optsched import Cluster, Instance, Job, Node
-from optsched.errors import InputError
 from optsched.model.plan import Plan
 from optsched.model.profile import Profile
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
-from optsched.verify import verify
 from optsched_solvers.policies.gavel.max_min_lp import GAP, MaxMin, solve
+from tests.clusters import one_node
 from tests.data import needs_data
+from tests.verified import checked
 
 HOUR_S = 3600.0
 
@@ -91,7 +90,7 @@ def programs(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_optimum_is_that_of_another_solver(program: tuple[np.ndarray, ...]) -> None:
     _, gpus, count, workers = program
     found, best = solve(*program), glop(*program)
@@ -103,7 +102,7 @@ def test_the_optimum_is_that_of_another_solver(program: tuple[np.ndarray, ...]) 
 
 
 @given(programs())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_equal_jobs_may_be_one_kind_or_many(program: tuple[np.ndarray, ...]) -> None:
     rate, gpus, count, workers = program
     times = count.astype(int)
@@ -126,7 +125,7 @@ def test_what_the_worst_off_cannot_use_is_given_to_others() -> None:
 
 
 def small(*jobs: Job, gpus: int = 1) -> Instance:
-    return Instance(cluster=Cluster(nodes=(Node(name="n", gpu_type="v100", gpus=gpus),)), jobs=jobs)
+    return Instance(cluster=one_node(gpu_type="v100", gpus=gpus), jobs=jobs)
 
 
 def stays(plan: Plan, job: str) -> list[tuple[float, float]]:
@@ -211,14 +210,6 @@ def test_first_in_first_out_keeps_to_a_type() -> None:
     assert stays(plan, "j1") == [(0, 7200)]
 
 
-@pytest.mark.parametrize(
-    "options", [{"rounds": "1"}, {"round": "0"}, {"round": "soon"}, {"choice": "best"}]
-)
-def test_wrong_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("gavel-fifo", options=options)
-
-
 def test_a_simulation_taken_up_again_ends_the_same() -> None:
     rng = np.random.default_rng(0)
     jobs = [
@@ -283,5 +274,4 @@ def test_plans_of_a_busy_cluster_are_sound(name: str) -> None:
     nodes = tuple(node for node in made.cluster.nodes if node.name.endswith(("-0", "-1")))
     jobs = tuple(replace(job, submit_s=job.submit_s / 10) for job in made.jobs[:40])
     instance = replace(made, cluster=replace(made.cluster, nodes=nodes), jobs=jobs)
-    report = verify(instance, simulate(instance, policy(name)), parse("wct"))
-    assert report.ok, report.violations[:3]
+    checked(instance, simulate(instance, policy(name)))

@@ -5,20 +5,18 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Instance, Job, Node
-from optsched.errors import InputError
 from optsched.estimates.lengths import Lengths
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.gittins import Gittins
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 ONE = (Node(name="n0", gpus=1),)
 
@@ -42,7 +40,7 @@ def defined(services: list[float], attained: float, step: float) -> float:
     attained=st.integers(0, 70).map(float),
     step=st.integers(1, 40).map(float),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_index_is_that_of_the_definition(
     services: list[float], attained: float, step: float
 ) -> None:
@@ -120,22 +118,11 @@ def test_until_ten_jobs_have_completed_they_are_served_in_order_of_arrival() -> 
     assert times(found["b"]) == [(50, 55)]
 
 
-@pytest.mark.parametrize("options", [{"step": "0"}, {"step": "x"}, {"queues": "3"}])
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("gittins", options=options)
-
-
 @given(instance=instances(), step=st.sampled_from(["2", "15"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=25)
 def test_plans_are_sound_with_short_times(instance: Instance, step: str) -> None:
     rule = policy("gittins", options={"step": step})
     assert isinstance(rule, Gittins)
     rule.refresh_at = 2  # completions; the instances are small
     plan = simulate(instance, rule)
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)

@@ -15,9 +15,9 @@ from optsched.plugins.registry import policy
 from optsched.simulate.metrics.measure import measure
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
-from optsched.verify import verify
 from optsched_solvers.policies.hadar.places import Prices, Utility, prices
 from tests.policies.verified import WCT, plan_of, times, where
+from tests.verified import checked
 
 NODES = (
     Node(name="v", gpu_type="v100", gpus=2),
@@ -190,7 +190,7 @@ def test_copies_keep_to_a_power_cap() -> None:
     )
     instance = Instance(cluster=cluster, jobs=(job,))
     plan = simulate(instance, policy("hadare"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan, WCT)
     assert where(plan.jobs[0]) == [{"v": 2}]
 
 

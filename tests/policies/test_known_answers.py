@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -25,14 +25,15 @@ from optsched.files.faults import find_faults
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.las import level, threshold_gpu_s
+from tests.clusters import one_node
 from tests.oracles.smith import weighted_completion
 from tests.oracles.srpt import total_completion
 from tests.simulate.random_instances import instances
+from tests.verified import checked
 
 WCT = parse("wct")
-ONE_GPU = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE_GPU = one_node("n0", gpus=1)
 TIMES = st.integers(1, 30).map(float)
 SAVES = Profile(checkpoint_s=5.0)
 PACKED = Profile(locality=Locality(rack=0.0, cluster=0.0))
@@ -43,8 +44,7 @@ def plan_of(name: str, *jobs: Job, nodes: tuple[Node, ...], **held: Any) -> dict
     instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs, **held)
     check_instance(instance)
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations
+    checked(instance, plan)
     return {entry.id: entry for entry in plan.jobs}
 
 
@@ -54,7 +54,7 @@ def times(entry: JobPlan) -> list[tuple[float, float]]:
 
 def completions(instance: Instance, name: str) -> list[float]:
     plan: Plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     return [entry.completion_s for entry in plan.jobs]
 
 
@@ -62,7 +62,6 @@ def completions(instance: Instance, name: str) -> list[float]:
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 60).map(float)), min_size=1, max_size=12))
-@settings(deadline=None)
 def test_srtf_on_one_gpu_is_the_preemptive_optimum(jobs: list[tuple[float, float]]) -> None:
     instance = Instance(
         cluster=ONE_GPU,
@@ -74,7 +73,6 @@ def test_srtf_on_one_gpu_is_the_preemptive_optimum(jobs: list[tuple[float, float
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 9).map(float)), min_size=1, max_size=12))
-@settings(deadline=None)
 def test_wspt_on_one_gpu_is_smiths_rule(jobs: list[tuple[float, float]]) -> None:
     instance = Instance(
         cluster=ONE_GPU,
@@ -86,7 +84,6 @@ def test_wspt_on_one_gpu_is_smiths_rule(jobs: list[tuple[float, float]]) -> None
 
 
 @given(st.lists(TIMES, min_size=1, max_size=12))
-@settings(deadline=None)
 def test_sjf_on_one_gpu_is_shortest_processing_time(durations: list[float]) -> None:
     instance = Instance(
         cluster=ONE_GPU, jobs=tuple(Job(id=f"j{i}", duration_s=p) for i, p in enumerate(durations))
@@ -139,11 +136,7 @@ def test_backfill_puts_a_long_job_where_the_head_does_not_need_it() -> None:
 
 
 @given(instance=instances(held=False))
-@settings(
-    deadline=None,
-    max_examples=50,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=50)
 def test_backfill_never_delays_the_first_job_that_waits(instance: Instance) -> None:
     # Run times do not depend on who else runs: no shared channels, no caches. Else the rule
     # promises nothing.

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Elastic, Instance, Job, Locality, Node, Profile
@@ -15,7 +15,7 @@ from optsched_solvers.policies.parts.locality_gate import LEVELS, LocalityGate, 
 from tests.policies.verified import plan_of, times
 from tests.simulate.random_instances import instances
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=100)
+SLOW = settings(max_examples=100)
 NODES = tuple(Node(name=f"n{i}", gpus=2, rack=f"r{i // 2}") for i in range(4))
 PATIENCE = Patience(rack_s=30.0, cluster_s=90.0)
 

@@ -27,6 +27,7 @@ from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched_solvers.policies.optsched import Optsched, Step
 from optsched_solvers.policies.parts.agenda import Agenda, outline, search
+from tests.clusters import equal_nodes, one_node
 
 WCT = parse("wct")
 SEEDS, COSTS_S = st.integers(0, 10**6), st.sampled_from([0.0, 30.0, 300.0])
@@ -37,7 +38,7 @@ def drawn(seed: int, cost_s: float, jobs: int = 24, at_once: bool = True) -> Ins
     draw = random.Random(seed)
     profile = Profile(checkpoint_s=cost_s, restore_s=cost_s, startup_s=5.0)
     return Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=8) for i in range(2))),
+        cluster=Cluster(nodes=equal_nodes(2, gpus=8)),
         jobs=tuple(
             Job(
                 id=f"j{i:02}",
@@ -69,7 +70,7 @@ class ListRule:
                 world.start(job, *fit)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6), cost_s=st.sampled_from([0.0, 30.0, 300.0]), begun=st.integers(0, 12)
 )
@@ -88,7 +89,7 @@ def test_a_playout_completes_jobs_when_the_simulator_does(
     assert np.allclose(foretold, [ends[job] for job in places], atol=1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     cost_s=st.sampled_from([0.0, 30.0, 300.0]),
@@ -179,7 +180,7 @@ def test_a_pair_of_which_one_moves_is_a_pair_no_more() -> None:
 def test_what_a_trial_has_started_leaves_less_room_beside_others() -> None:
     profile = Profile(sharing=Sharing(duty=0.5), cpus_per_gpu={2: 1.0})
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpus=2, cpus=5),)),
+        cluster=one_node("n0", gpus=2, cpus=5),
         jobs=tuple(Job(id=name, duration_s=100.0, profile=profile) for name in ("a", "b", "c")),
     )
     world = VirtualWorld(instance)
@@ -201,7 +202,7 @@ def test_gpus_of_a_pair_are_free_when_both_have_left() -> None:
     sharing = Sharing(duty=0.5)
     slow, quick = Profile(sharing=sharing, checkpoint_s=60.0), Profile(sharing=sharing)
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpus=1),)),
+        cluster=one_node("n0", gpus=1),
         jobs=(
             Job(id="slow", duration_s=100.0, profile=slow),
             Job(id="quick", duration_s=100.0, profile=quick),
@@ -243,7 +244,7 @@ def test_claims_are_looked_at_only_where_something_comes_free(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is played is the same as if all of them were looked at each time."""
-    nodes = tuple(Node(name=f"n{i}", gpus=8) for i in range(6))
+    nodes = equal_nodes(6, gpus=8)
     quick = Profile(checkpoint_s=20.0, restore_s=20.0)
     made = drawn(seed, 300.0, jobs=60)
     jobs = [replace(job, profile=quick) if i % 2 else job for i, job in enumerate(made.jobs)]
@@ -308,7 +309,7 @@ class Following(ListRule):
             world.wake_at(next_s)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=SEEDS, cost_s=COSTS_S, begun=st.integers(0, 12))
 def test_a_plan_that_is_found_comes_true_and_is_no_worse_than_its_outline(
     seed: int, cost_s: float, begun: int
@@ -417,7 +418,7 @@ def test_while_nobody_comes_no_plan_is_worse_than_the_last(seed: int, cost_s: fl
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=SEEDS, cost_s=st.sampled_from([30.0, 300.0]))
 def test_of_many_plans_none_is_worse_than_the_last(seed: int, cost_s: float) -> None:
     check_that_plans_get_no_worse(seed, cost_s)
@@ -468,7 +469,7 @@ def test_the_gap_of_the_plan_is_told_of_rates_of_jobs_that_come_now() -> None:
     """One of two alike jobs waits, and each could be alone: no bound is as good as the plan."""
     jobs = [Job(id=name, duration_s=100.0) for name in "ab"]
     policy = Optsched(Optsched.Options(prove=True), parse("throughput"))
-    simulate(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=tuple(jobs)), policy)
+    simulate(Instance(cluster=one_node(gpus=1), jobs=tuple(jobs)), policy)
     assert [record.plan_gap for record in policy.rounds] == [1.0, 0.0]
 
 
@@ -477,7 +478,7 @@ def test_the_gap_of_the_plan_counts_fairness_among_the_jobs_that_are_here() -> N
     is all that the bound knows. Those that come later halve nobody's share in either."""
     jobs = [Job(id=f"{k}", gpus=2, duration_s=100.0, submit_s=1000.0 * (k > 2)) for k in range(6)]
     policy = Optsched(Optsched.Options(prove=True), parse("ftf"))
-    simulate(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=tuple(jobs)), policy)
+    simulate(Instance(cluster=one_node(gpus=4), jobs=tuple(jobs)), policy)
     assert policy.rounds[0].plan_gap == pytest.approx(0.5)
 
 

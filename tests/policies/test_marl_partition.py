@@ -5,7 +5,6 @@ import random
 import pytest
 
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
-from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies.marl_partition import (
@@ -118,12 +117,6 @@ def test_a_gang_larger_than_every_part_goes_over_several() -> None:
     run(instance, rule)
     facts = rule.facts()
     assert (facts["partitions"], facts["over_partitions"], facts["forwarded"]) == (2, 1, 1)
-
-
-@pytest.mark.parametrize("options", [{"interval": "0"}, {"history": "x"}, {"agents": "3"}])
-def test_options_are_checked(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="marl-partition"):
-        policy("marl-partition", options=options)
 
 
 def test_mean_completion_against_first_come_first_served_and_what_was_learned() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from optsched import Cluster, Instance, Job, Locality, Node, Profile
-from optsched.errors import InputError
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
 from optsched_solvers.policies.netaware import FEW, DurationModel, NetAware
@@ -159,9 +158,3 @@ def test_the_forest_finds_it_too_and_can_be_saved() -> None:
     assert again.facts() == facts
     other, _ = run(workload(1), model="forest")
     assert other.record().plan() == simulation.record().plan()
-
-
-@pytest.mark.parametrize("options", [{"model": "tree"}, {"nodes": "3"}])
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("netaware", options=options)

@@ -3,20 +3,12 @@
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from optsched import Instance, Job, JobPlan, Locality, Mode, Node, Profile, Running, Slot
-from optsched.errors import InputError
+from optsched import Job, JobPlan, Locality, Mode, Node, Profile, Running, Slot
 from optsched.model.job import Elastic
-from optsched.objectives import parse
-from optsched.plugins.registry import policy
-from optsched.simulate.run import simulate
-from optsched.verify import verify
 from tests.data import needs_data
 from tests.policies.test_tiresias import published, simulated
 from tests.policies.verified import plan_of, times, where
-from tests.simulate.random_instances import instances
 
 FOUR = (Node(name="n0", gpus=4),)
 CONCAVE = {1: 1.0, 2: 1.8, 3: 2.4, 4: 2.7}
@@ -166,32 +158,6 @@ def test_a_job_goes_to_the_gpu_type_on_which_it_is_fastest() -> None:
     ]
     found = plan_of("optimus", *jobs, nodes=nodes)
     assert [where(found[name])[0] for name in "abc"] == [{"v0": 1}, {"v0": 1}, {"k0": 1}]
-
-
-@pytest.mark.parametrize(
-    "options", [{"interval": "0"}, {"interval": "soon"}, {"place": "left"}, {"round": "5s"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("optimus", options=options)
-
-
-@given(
-    instance=instances(),
-    interval=st.sampled_from(["1s", "7s"]),
-    place=st.sampled_from(["packed", "emptiest"]),
-)
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_plans_are_sound_with_short_intervals(
-    instance: Instance, interval: str, place: str
-) -> None:
-    plan = simulate(instance, policy("optimus", options={"interval": interval, "place": place}))
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))
 
 
 @needs_data("pollux_profiles")

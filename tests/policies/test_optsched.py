@@ -21,6 +21,8 @@ from optsched.round.facts import SETTLE
 from optsched.simulate.run import Simulation, StalledError, simulate
 from optsched.traces.generate.synth import generate
 from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 WCT = parse("wct")
 
@@ -61,7 +63,7 @@ def check_no_thrashing(rounds: int) -> None:
         instance = crowded(seed)
         made = policy("optsched", WCT)
         plan = simulate(instance, made)
-        assert verify(instance, plan, WCT).ok
+        checked(instance, plan)
         assert thrashing(instance, plan) == []
         for job, entry in zip(instance.jobs, plan.jobs, strict=True):
             cost_s = hold_to_save_s(job) + setup_s(job, ran_before=True)
@@ -91,9 +93,9 @@ def test_a_gang_does_not_starve_behind_small_jobs(monkeypatch: pytest.MonkeyPatc
         Job(id=f"s{k}", gpus=1, duration_s=100.0, weight=4.0, submit_s=24.0 * k, profile=profile)
         for k in range(200)
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4),)), jobs=(gang, *small))
+    instance = Instance(cluster=one_node(gpus=4), jobs=(gang, *small))
     plan = simulate(instance, policy("optsched"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert plan.jobs[0].completion_s <= 1000 + 100 + 20 + 1000 + 100
     monkeypatch.setattr(reservation.Reservations, "entitled", lambda self, world: [])
     starved = simulate(instance, policy("optsched"))
@@ -132,7 +134,7 @@ def test_a_job_moves_to_the_faster_gpu_that_comes_free_although_nobody_waits(
     )
     instance = Instance(cluster=Cluster(nodes=nodes, reference_gpu="new"), jobs=(first, second))
     plan = simulate(instance, policy("optsched"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [segment.placement[0].node for segment in plan.jobs[1].segments] == ["old", "new"]
     assert plan.jobs[1].segments[0].end_s <= rule.Optsched.Options().moves_s + 5.0
 
@@ -174,7 +176,7 @@ def test_wrong_beliefs_spoil_nothing_but_the_order(estimates: Estimates) -> None
         for one in (instance, free):
             simulation = Simulation(one, policy("optsched"), estimates=estimates)
             simulation.run()
-            assert verify(one, simulation.record().plan(), WCT).ok
+            checked(one, simulation.record().plan())
 
 
 def test_same_input_same_plan() -> None:
@@ -192,7 +194,7 @@ def test_every_objective_finishes_every_job(objective: str) -> None:
     )
     instance = replace(instance, jobs=jobs)
     goal = parse(objective)
-    assert verify(instance, simulate(instance, policy("optsched", goal)), goal).ok
+    checked(instance, simulate(instance, policy("optsched", goal)), goal)
 
 
 def ends(objective: str, cluster: Cluster, *jobs: Job) -> bool:
@@ -239,7 +241,7 @@ def test_at_a_pace_few_rounds_do_nearly_as_well(seed: int, monkeypatch: pytest.M
     for options in ({}, {"pace": "0.1"}):
         paced = policy("optsched", WCT, options)
         plan = simulate(instance, paced)
-        assert verify(instance, plan, WCT).ok
+        checked(instance, plan)
         means.append(np.mean([one.completion_s for one in plan.jobs]))
         rounds.append(len(paced.rounds))
     assert 2 * rounds[1] < rounds[0] and means[1] < means[0] * 1.05
@@ -256,13 +258,13 @@ def test_a_guest_takes_smaller_batches_where_the_memory_is_short() -> None:
         sharing=Sharing(duty=0.3), gpu_memory_gib=10.0, gpu_memory_rates={4.0: 0.6, 5.0: 0.8}
     )
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1, gpu_memory_gib=15.0),)),
+        cluster=one_node(gpus=1, gpu_memory_gib=15.0),
         jobs=tuple(
             Job(id=name, submit_s=submit_s, duration_s=4000.0, profile=profile)
             for name, submit_s in (("host", 0.0), ("guest", 300.0))
         ),
     )
     plan = simulate(instance, policy("optsched", WCT))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     taken = {segment.mode.gpu_memory_gib for entry in plan.jobs for segment in entry.segments}
     assert taken == {None, 5.0}

@@ -2,8 +2,6 @@
 delay, by hand."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from optsched import (
     Cluster,
@@ -18,15 +16,11 @@ from optsched import (
     Slot,
     Tenant,
 )
-from optsched.errors import InputError
 from optsched.files import check_instance
-from optsched.objectives import parse
 from optsched.plugins.registry import policy
-from optsched.simulate.run import Simulation, simulate
-from optsched.verify import verify
+from optsched.simulate.run import Simulation
 from optsched_solvers.policies.philly import size_class
 from tests.policies.verified import plan_of, times
-from tests.simulate.random_instances import instances
 
 FOUR = (Node(name="n0", gpus=4),)
 LENT = (Tenant(name="a", gpu_quota=2, borrow_gpus=2), Tenant(name="b", gpu_quota=2))
@@ -209,25 +203,3 @@ def test_a_job_that_keeps_failing_comes_last() -> None:
 )
 def test_gang_sizes_are_classed_as_in_the_paper(gpus: int, name: str) -> None:
     assert size_class(gpus) == name
-
-
-@pytest.mark.parametrize(
-    "options", [{"tau": "0"}, {"reclaim": "2"}, {"retries": "-1"}, {"quota": "5"}]
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("philly", options=options)
-
-
-@given(instance=instances(), reclaim=st.sampled_from(["0", "0.5"]))
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_plans_are_sound_with_short_times(instance: Instance, reclaim: str) -> None:
-    plan = simulate(
-        instance, policy("philly", options={"tau": "2s", "reclaim": reclaim, "retries": "0"})
-    )
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))

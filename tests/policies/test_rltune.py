@@ -31,6 +31,7 @@ from optsched_solvers.policies.rltune.training import (
     train,
 )
 from optsched_solvers.policies.rltune.ways import best_ways, choose, cost, on_nodes, shapes
+from tests.clusters import one_node
 from tests.policies.verified import plan_of, times, where
 
 NEARLY = 1 - 1e-5
@@ -100,7 +101,7 @@ def effect(
 
 
 @given(free=st.lists(st.integers(1, 4), min_size=1, max_size=5), gpus=st.integers(1, 9))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_ways_against_brute_force(free: list[int], gpus: int) -> None:
     per_node, counts = 4, tuple((n, free.count(n)) for n in (4, 3, 2, 1) if n in free)
     first, second = shapes(counts, gpus, per_node)
@@ -159,7 +160,7 @@ def program(
     gpus=st.integers(2, 7),
     after=st.integers(1, 5),
 )
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_the_mapping_solves_the_program(free: list[int], gpus: int, after: int) -> None:
     by_free = {n: [i for i, one in enumerate(free) if one == n] for n in (4, 3, 2, 1) if n in free}
     first, second = shapes(tuple((n, len(nodes)) for n, nodes in by_free.items()), gpus, 4)
@@ -324,7 +325,7 @@ def test_scores_by_hand() -> None:
     # One GPU: x runs 0-20, y (submitted at 10) 20-25, so it waited 10 and took 15; 15 / max(5, 10)
     # = 1.5.
     jobs = (Job(id="x", duration_s=20.0), Job(id="y", duration_s=5.0, submit_s=10.0))
-    one = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    one = Instance(cluster=one_node(gpus=1), jobs=jobs)
     expected = {
         "bounded-slowdown": 1.25,
         "wait": 5.0,

@@ -45,7 +45,7 @@ def total(
 
 
 @given(problem=problems())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_choice_is_the_best_of_all(
     problem: tuple[list[list[Configuration]], list[int]],
 ) -> None:

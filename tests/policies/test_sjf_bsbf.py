@@ -10,10 +10,11 @@ from optsched import Cluster, Instance, Job, Node, Plan, Profile, Sharing
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.sjf_bsbf import mean_finish_in_turn_s, mean_finish_shared_s
+from tests.clusters import equal_nodes
 from tests.policies.verified import plan_of, times
 from tests.simulate.test_beside import Scripted, begin, beside
+from tests.verified import checked
 
 WCT = parse("wct")
 ONE = (Node(name="n0", gpus=1),)
@@ -88,7 +89,7 @@ def mean_completion_s(plan: Plan) -> float:
     running_s=st.floats(6.0, 100.0),
     rates=st.tuples(*[st.floats(0.2, 1.0)] * 2),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_shares_where_the_simulated_pair_is_done_earlier_on_average(
     new_s: float, running_s: float, rates: tuple[float, float]
 ) -> None:
@@ -101,7 +102,7 @@ def test_it_shares_where_the_simulated_pair_is_done_earlier_on_average(
     gain_s = mean_completion_s(in_turn) - mean_completion_s(shared)
     assume(abs(gain_s) > 1e-6)
     chosen = simulate(instance, policy("sjf-bsbf"))
-    assert verify(instance, chosen, WCT).ok
+    checked(instance, chosen)
     assert mean_completion_s(chosen) == pytest.approx(
         mean_completion_s(shared if gain_s > 0 else in_turn)
     )
@@ -113,7 +114,7 @@ def job(name: str, duration_s: float, submit_s: float = 0.0, **change: object) -
 
 
 def test_free_gpus_come_first_then_the_partner_with_the_earlier_mean() -> None:
-    two = tuple(Node(name=f"n{i}", gpus=1, gpu_memory_gib=40.0) for i in range(2))
+    two = equal_nodes(2, gpus=1, gpu_memory_gib=40.0)
     found = plan_of(
         "sjf-bsbf", job("long", 100.0), job("short", 60.0), job("new", 10.0, 1.0), nodes=two
     )

@@ -9,10 +9,11 @@ from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Shari
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched_solvers.policies.tesserae import pairs, renamed
+from tests.clusters import equal_nodes, one_node
 from tests.policies.verified import plan_of, times, where
 
 ONE = (Node(name="n0", gpus=1),)
-NODES = tuple(Node(name=f"n{i}", gpus=4) for i in range(4))
+NODES = equal_nodes(4, gpus=4)
 
 
 def busy(name: str, duty: float, **about: object) -> Job:
@@ -22,7 +23,7 @@ def busy(name: str, duty: float, **about: object) -> Job:
 
 def test_a_job_without_a_place_joins_whom_it_goes_with_best() -> None:
     jobs = busy("a", 0.8), busy("b", 0.3), busy("c", 0.6)
-    world = World(Instance(cluster=Cluster(nodes=(Node(name="n0", gpus=2),)), jobs=jobs))
+    world = World(Instance(cluster=one_node("n0", gpus=2), jobs=jobs))
     placed = {name: world.fit(name) for name in ("a", "b")}
     assert pairs(world, ["c"], {name: fit for name, fit in placed.items() if fit}) == {"c": "b"}
 
@@ -62,7 +63,7 @@ def test_who_runs_stays_where_it_is_as_others_come_before_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_names_keep_as_many_jobs_as_any(moves: list[tuple[int, int]]) -> None:
     """Single GPUs that run on one node and are placed on another, against all exchanges of
     nodes."""

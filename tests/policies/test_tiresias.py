@@ -4,19 +4,13 @@ import json
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from optsched import Instance, Job, Locality, Node, Profile
-from optsched.errors import InputError
-from optsched.objectives import parse
+from optsched import Job, Locality, Node, Profile
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.traces.readers import pollux
-from optsched.verify import verify
 from tests.data import DATA, needs_data
 from tests.policies.verified import plan_of, times, where
-from tests.simulate.random_instances import instances
 
 ONE = (Node(name="n0", gpus=1),)
 FOUR = (Node(name="n0", gpus=4),)
@@ -175,43 +169,6 @@ def test_the_emptiest_nodes_are_no_place_for_a_gang_that_must_be_packed() -> Non
     )
     assert where(found["b"]) == [{"n1": 3}]
     assert times(found["b"]) == [(0, 9)]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"thresholds": ""},
-        {"thresholds": "5,4"},
-        {"thresholds": "0"},
-        {"thresholds": "x"},
-        {"thresholds": "inf"},
-        {"promote": "-1"},
-        {"promote": "nan"},
-        {"promote": "x"},
-        {"place": "left"},
-        {"queues": "2"},
-    ],
-)
-def test_bad_options_are_named(options: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        policy("tiresias", options=options)
-
-
-@given(
-    instance=instances(),
-    promote=st.sampled_from(["0", "0.5", "2"]),
-    place=st.sampled_from(["packed", "emptiest"]),
-)
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-def test_plans_are_sound_with_short_queues(instance: Instance, promote: str, place: str) -> None:
-    options = {"thresholds": "3,20", "promote": promote, "place": place}
-    plan = simulate(instance, policy("tiresias", options=options))
-    report = verify(instance, plan, parse("wct"))
-    assert report.ok, "\n".join(map(str, report.violations))
 
 
 # -------------------------------------------------------------------------------------- published

@@ -6,24 +6,21 @@ from itertools import combinations
 from statistics import fmean
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched.driver.outlook import Outlook
-from optsched.errors import InputError
 from optsched.files import check_instance
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
 from optsched_solvers.policies.xion import Later, Victim, cheapest
+from tests.clusters import equal_nodes, one_node
 from tests.policies.verified import plan_of, times
 
 ONE = (Node(name="n0", gpus=1),)
-QUICK = settings(
-    deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
-)
 WORK, COST = st.integers(1, 60).map(float), st.integers(0, 12).map(float)
 
 
@@ -43,7 +40,7 @@ def held(job: str, node: str, gpus: int, left_s: float) -> Running:
 
 
 @given(left_s=WORK, work_s=WORK, pause_s=COST, load_w_s=COST, startup_s=COST, restore_s=COST)
-@settings(QUICK, max_examples=150)
+@settings(max_examples=150)
 def test_a_single_victim_is_preempted_exactly_where_it_pays(
     left_s: float,
     work_s: float,
@@ -78,7 +75,7 @@ def test_a_single_victim_is_preempted_exactly_where_it_pays(
 
 
 @given(lefts_s=st.lists(WORK, min_size=2, max_size=4), work_s=WORK, pause_s=COST, load_s=COST)
-@settings(QUICK, max_examples=100)
+@settings(max_examples=100)
 def test_a_gang_of_victims_pays_for_all_of_them(
     lefts_s: list[float], work_s: float, pause_s: float, load_s: float
 ) -> None:
@@ -86,7 +83,7 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     victims = range(len(lefts_s))
     profile = Profile(checkpoint_s=pause_s, restore_s=load_s)
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpus=len(lefts_s)),)),
+        cluster=one_node("n0", gpus=len(lefts_s)),
         jobs=(
             *(
                 Job(id=f"r{i}", submit_s=-10.0, duration_s=lefts_s[i] + 10, profile=profile)
@@ -116,7 +113,7 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     spread=st.booleans(),
     finish_s=WORK,
 )
-@settings(QUICK, max_examples=30)
+@settings(max_examples=30)
 def test_the_victims_are_the_cheapest_of_all_subsets(
     jobs: list[tuple[int, int, float, float]], gpus: int, spread: bool, finish_s: float
 ) -> None:
@@ -124,7 +121,7 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
     assume(min(free.values()) >= 0)
     rate = 1.0 if spread else 0.0
     instance = Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=4) for i in range(3))),
+        cluster=Cluster(nodes=equal_nodes(3, gpus=4)),
         jobs=(
             *(
                 Job(id=f"r{i}", submit_s=-10.0, gpus=job[1], duration_s=99.0)
@@ -173,12 +170,12 @@ def test_the_victims_are_the_cheapest_of_all_subsets(
     ),
     nodes=st.integers(1, 3),
 )
-@settings(QUICK, max_examples=80)
+@settings(max_examples=80)
 def test_without_overheads_it_makes_the_plan_of_srtf(
     jobs: list[tuple[float, float, int]], nodes: int
 ) -> None:
     instance = Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpus=4) for i in range(nodes))),
+        cluster=Cluster(nodes=equal_nodes(nodes, gpus=4)),
         jobs=tuple(
             Job(id=f"j{i}", gpus=g, duration_s=p, submit_s=r) for i, (p, r, g) in enumerate(jobs)
         ),
@@ -236,14 +233,9 @@ def test_it_beats_srtf_and_fifo_where_checkpoints_cost_minutes(cost_s: float, se
     assert xion_s < srtf_s and xion_s < fifo_s
 
 
-def test_it_has_no_options() -> None:
-    with pytest.raises(InputError, match="rate"):
-        policy("xion", options={"rate": "1"})
-
-
 def test_what_has_left_by_a_time_is_back_at_an_earlier_one() -> None:
     jobs = tuple(Job(id=f"{end_s}", gpus=2, duration_s=end_s) for end_s in (10, 20, 30))
-    cluster = Cluster(nodes=(Node(name="n", gpus=8),))
+    cluster = one_node(gpus=8)
     world = VirtualWorld(Instance(cluster=cluster, jobs=jobs))
     world.advance()
     for job in jobs:
@@ -263,7 +255,7 @@ def test_one_that_starts_leaves_with_the_others(runs_s: int, free: list[int]) ->
         Job(id=name, gpus=gpus, duration_s=runs_s)
         for name, gpus, runs_s in (("a", 2, 10), ("b", 4, 30), ("new", 1, runs_s))
     )
-    world = VirtualWorld(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=jobs))
+    world = VirtualWorld(Instance(cluster=one_node(gpus=8), jobs=jobs))
     world.advance()
     for name in ("a", "b"):
         world.start(name, world.fastest(name), world.free.layout.alone(0, world.job(name).gpus, 0))

@@ -13,8 +13,9 @@ from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation
-from optsched.verify import verify
+from tests.clusters import equal_nodes
 from tests.policies.verified import plan_of, times
+from tests.verified import checked
 
 WCT = parse("wct")
 ONE = (Node(name="n0", gpus=1, gpu_memory_gib=16.0),)
@@ -37,8 +38,7 @@ def results(instance: Instance, name: str, **options: str) -> dict[str, Any]:
     simulation = Simulation(instance, policy(name, options=options or None))
     simulation.run()
     record = simulation.record()
-    report = verify(instance, record.plan(), WCT, replay=True)
-    assert report.ok, report.violations
+    checked(instance, record.plan(), replay=True)
     return summary(measure(record))
 
 
@@ -149,7 +149,7 @@ def starts(instance: Instance, **options: str) -> dict[str, list[tuple[float, fl
     simulation = Simulation(instance, policy("fifo-corun", options=options or None))
     simulation.run()
     plan = simulation.record().plan()
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     return {
         entry.id: [(part.start_s, part.end_s, part.stopped_by) for part in entry.segments]
         for entry in plan.jobs
@@ -217,7 +217,7 @@ def memory_heavy(seed: int, jobs: int = 300) -> Instance:
                 profile=profile,
             )
         )
-    nodes = tuple(Node(name=f"n{i}", gpus=4, gpu_memory_gib=16.0) for i in range(16))
+    nodes = equal_nodes(16, gpus=4, gpu_memory_gib=16.0)
     return Instance(name="memory heavy", cluster=Cluster(nodes=nodes), jobs=tuple(found))
 
 

@@ -145,7 +145,7 @@ def instances(draw: st.DrawFn) -> Instance:
 
 
 @given(instance=instances())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_without_limits_it_is_smallest_remaining_service_first(instance: Instance) -> None:
     plan = simulate(instance, policy("zero-laxity", options=NO_LIMITS))
     assert plan.jobs == simulate(instance, policy("srsf")).jobs

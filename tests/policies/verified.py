@@ -7,7 +7,7 @@ from optsched.files import check_instance
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.verified import checked
 
 WCT = parse("wct")
 
@@ -24,8 +24,7 @@ def plan_of(
     instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs, **held)
     check_instance(instance)
     plan = simulate(instance, policy(name, options=options), round_s=round_s)
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations
+    checked(instance, plan)
     return {entry.id: entry for entry in plan.jobs}
 
 

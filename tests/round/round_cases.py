@@ -20,6 +20,7 @@ from optsched import (
 from optsched.model.instance import Placement
 from optsched.model.plan import Decision
 from optsched.round.plan import JobRound
+from tests.clusters import one_node
 
 Case = tuple[Instance, tuple[JobRound, ...]]
 
@@ -160,7 +161,7 @@ def loans() -> Case:
     """A tenant that borrows what the other leaves idle."""
     gang = Mode(gpu_type="a", gpus=3)
     return Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=8),)),
+        cluster=one_node("n0", gpu_type="a", gpus=8),
         tenants=(Tenant(name="t", gpu_quota=2, borrow_gpus=1), Tenant(name="u", gpu_quota=2)),
         jobs=(
             Job(id="big", gpus=3, duration_s=9.0, tenant="t"),

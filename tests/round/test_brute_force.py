@@ -14,7 +14,6 @@ from optsched.round.verify import verify_round
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_solvers_agree import SAME, at_least, model_of
 
 pytestmark = pytest.mark.usefixtures("in_one_tier")
@@ -39,7 +38,7 @@ def check(instance: Instance, most: int) -> None:
             assert at_least(found.value, best)
 
 
-@settings(PATIENT, max_examples=50)
+@settings(max_examples=50)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES))
 def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(
     instance: Instance,
@@ -47,7 +46,7 @@ def test_no_real_round_beats_a_bound_and_a_proved_optimum_is_the_best_there_is(
     check(instance, 20_000)
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=(2, 4)), st.data())
 def test_the_same_where_nodes_of_different_cores_and_memory_are_one_class(
     instance: Instance, data: st.DataObject
@@ -69,7 +68,7 @@ def test_the_same_where_nodes_of_different_cores_and_memory_are_one_class(
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=2000)
+@settings(max_examples=2000)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES))
 def test_the_same_of_many_rounds(instance: Instance) -> None:
     check(instance, 1_000_000)

@@ -24,10 +24,10 @@ from optsched_solvers.price.dual import optimise
 from optsched_solvers.price.guests import with_guest_rows
 from optsched_solvers.price.knapsacks import Knapsacks
 from optsched_solvers.price.units import Gathering, Unit
+from tests.clusters import equal_nodes, one_node
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_knapsacks import wish_of
 from .test_solvers_agree import OBJECTIVES, at_least, model_of
 
@@ -63,7 +63,7 @@ def check_bounds(instance: Instance, price: float | None, most: int) -> None:
 PRICES = st.sampled_from([None, None, 0.0, 0.1, 3.0])
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES), PRICES)
 def test_no_real_round_beats_a_bound_of_configurations(
     instance: Instance, price: float | None
@@ -72,13 +72,13 @@ def test_no_real_round_beats_a_bound_of_configurations(
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=1000)
+@settings(max_examples=1000)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=SIZES), PRICES)
 def test_the_same_of_many_rounds(instance: Instance, price: float | None) -> None:
     check_bounds(instance, price, 100_000)
 
 
-@settings(PATIENT, max_examples=12)
+@settings(max_examples=12)
 @given(rounds(most_jobs=12), st.sampled_from(OBJECTIVES))
 def test_each_packing_is_accepted(instance: Instance, objective: str) -> None:
     model = model_of(instance, objective)
@@ -111,10 +111,7 @@ def test_the_bound_is_what_a_node_can_hold_of_what_runs_and_waits(short: str) ->
 
     mode = Mode(gpu_type="a", gpus=1, cpus_per_gpu=2 if few else 0)
     at = Slot(node="n0", gpus=1, cpus=2 if few else 0)
-    nodes = tuple(
-        Node(name=f"n{i}", gpu_type="a", gpus=4, cpus=8 if few else None, memory_gib=8.0)
-        for i in range(2)
-    )
+    nodes = equal_nodes(2, gpu_type="a", gpus=4, cpus=8 if few else None, memory_gib=8.0)
     instance = Instance(
         cluster=Cluster(nodes=nodes),
         jobs=(
@@ -135,7 +132,7 @@ def test_the_bound_is_what_a_node_can_hold_of_what_runs_and_waits(short: str) ->
 def test_a_job_that_must_go_on_takes_its_part_of_its_node_at_any_price() -> None:
     at = Slot(node="n0", gpus=2, cpus=0)
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=4),)),
+        cluster=one_node("n0", gpu_type="a", gpus=4),
         jobs=(Job(id="stays", gpus=2, duration_s=50.0, preemptible=False),),
         running=(
             Running(

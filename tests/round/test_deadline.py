@@ -20,7 +20,6 @@ from optsched_solvers.native.within import within
 from optsched_solvers.price import solver as price
 
 from .random_rounds import rounds
-from .settings import PATIENT
 
 
 @pytest.mark.parametrize(
@@ -28,7 +27,7 @@ from .settings import PATIENT
     [("price", 0.1, 80), ("price", 1e-6, 50), ("highs", 1e-3, 50), ("milp", 0.1, 20)],
 )
 def test_a_round_in_a_hurry_is_verified(solver: str, budget_s: float, examples: int) -> None:
-    @settings(PATIENT, max_examples=examples)
+    @settings(max_examples=examples)
     @given(rounds(most_jobs=14))
     def check(instance: Instance) -> None:
         found = decide(instance, solver=solver, budget_s=budget_s, gap=0.0)

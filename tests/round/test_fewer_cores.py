@@ -5,19 +5,19 @@ import pytest
 from hypothesis import event, given, settings
 
 import optsched.round.build as building
-from optsched import Cluster, Instance, Job, Node, Profile
+from optsched import Instance, Job, Profile
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.decide import decide
+from tests.clusters import one_node
 
 from .random_rounds import rounds
-from .settings import PATIENT
 
 pytestmark = pytest.mark.usefixtures("in_one_tier")
 WCT = parse("wct")
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(rounds(most_jobs=6, most_nodes=4))
 def test_the_best_round_is_as_good_without_them(instance: Instance) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -36,9 +36,7 @@ def test_the_best_round_is_as_good_without_them(instance: Instance) -> None:
 
 def levels(cpus: int, *jobs: Job) -> set[int]:
     """The cores per GPU among the options of a round."""
-    model = build(
-        Instance(cluster=Cluster(nodes=(Node(name="n", gpus=4, cpus=cpus),)), jobs=jobs), WCT, 10.0
-    )
+    model = build(Instance(cluster=one_node(gpus=4, cpus=cpus), jobs=jobs), WCT, 10.0)
     return {one.option.mode.cpus_per_gpu for one in model.patterns.fresh}
 
 

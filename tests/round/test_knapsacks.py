@@ -24,7 +24,6 @@ from optsched_solvers.price.knapsacks import Item, Knapsacks, best_counts
 from optsched_solvers.price.rounding import one_guest_each, round_choice
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_price_search import request_of
 from .test_solvers_agree import OBJECTIVES, model_of
 
@@ -33,7 +32,7 @@ ITEMS = st.tuples(
 )
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(ITEMS, max_size=4), st.integers(0, 8), st.integers(0, 20))
 def test_no_counts_are_worth_more(items: list[Item], gpus: int, ticks: int) -> None:
     def total(counts: tuple[int, ...], what: int) -> float:
@@ -54,7 +53,7 @@ def wish_of(model: RoundModel, prices: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return round_choice(model, wish, reduced), reduced
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(rounds(most_jobs=12), st.sampled_from(OBJECTIVES), st.sampled_from([0.0, 0.01, 1.0]))
 def test_each_packing_is_accepted(instance: Instance, objective: str, price: float) -> None:
     model = model_of(instance, objective)

@@ -18,10 +18,10 @@ from optsched.round.realise import keep_all
 from optsched.round.verify import verify_round
 from optsched_solvers.price import SOLVER, neighbourhoods
 from optsched_solvers.price.neighbourhoods import Neighbourhoods
+from tests.clusters import equal_nodes
 from tests.oracles.round_brute_force import best_round
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_price_search import request_of
 from .test_solvers_agree import OBJECTIVES, model_of
 
@@ -34,7 +34,7 @@ def improved(packing: Packing) -> list[Packing]:
     return [packing, *search.better(lambda: 60.0)]
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(rounds(most_jobs=12), st.sampled_from([1, 2, 4]), st.sampled_from(OBJECTIVES))
 def test_each_packing_is_better_and_accepted(
     instance: Instance, nodes: int, objective: str
@@ -76,7 +76,7 @@ def on_few_nodes(draw: st.DrawFn) -> Instance:
     return Instance(cluster=Cluster(nodes=tuple(nodes)), jobs=jobs)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(on_few_nodes())
 def test_no_round_is_better_where_few_nodes_are_all(instance: Instance) -> None:
     model = model_of(instance)
@@ -106,7 +106,7 @@ def test_price_gets_further_by_nodes_and_always_as_far(monkeypatch: pytest.Monke
 
 def test_a_job_that_may_also_run_without_gpus_is_no_gang_to_split() -> None:
     modes = (Mode(duration_s=9.0), Mode(duration_s=4.0, gpus=1), Mode(duration_s=3.0, gpus=3))
-    nodes = tuple(Node(name=f"n{i}", gpu_type="a", gpus=2, cpus=2) for i in range(2))
+    nodes = equal_nodes(2, gpu_type="a", gpus=2, cpus=2)
     jobs = tuple(Job(id=f"j{k}", modes=modes) for k in range(3))
     model = model_of(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
     best = max(packing.worth() for packing in improved(keep_all(model)))

@@ -11,13 +11,14 @@ from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.round.model import RoundModel
 from optsched.round.solver import RoundRequest
+from tests.clusters import one_node
 
 
 def beyond_a_quota(*jobs: Job) -> Instance:
     """Jobs that run on two GPUs each; their quota was lowered to two."""
     mode = Mode(gpu_type="a", gpus=2)
     return Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),)),
+        cluster=one_node(gpu_type="a", gpus=4),
         tenants=(Tenant(name="t", gpu_quota=2),),
         jobs=tuple(replace(job, gpus=2, duration_s=1000.0, tenant="t") for job in jobs),
         running=tuple(
@@ -121,7 +122,7 @@ def test_a_bound_that_the_round_refutes_does_not_count(monkeypatch: pytest.Monke
     monkeypatch.setattr(registry, "round_solver", lambda name: Boastful())
     found = decide(
         Instance(
-            cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=1),)),
+            cluster=one_node(gpu_type="a", gpus=1),
             jobs=tuple(Job(id=f"j{k}", duration_s=1.0 + 9.0 * k) for k in range(2)),
         ),
         budget_s=60.0,

@@ -11,7 +11,7 @@ import pytest
 import optsched.round.decide as deciding
 import optsched.round.pose as posing
 from benchmarks.families import with_sharing
-from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Sharing, Slot
+from optsched import Instance, Job, Mode, Profile, Running, Sharing, Slot
 from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.picture.facts import percent, quantity
@@ -24,6 +24,7 @@ from optsched.round.plan import UNPROVED
 from optsched.round.sharing import MOST_HOSTS
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
+from tests.clusters import one_node
 
 
 def too_slow(monkeypatch: pytest.MonkeyPatch, *, even_for_few: bool = False) -> None:
@@ -113,7 +114,7 @@ def test_a_guest_takes_the_gpu_memory_that_its_host_leaves(
         sharing=Sharing(duty=0.4), gpu_memory_gib=16.0, gpu_memory_rates={5.0: 0.5, 12.0: 0.75}
     )
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1, gpu_memory_gib=gib),)),
+        cluster=one_node(gpus=1, gpu_memory_gib=gib),
         jobs=tuple(Job(id=name, duration_s=900.0, profile=shape) for name in ("host", "guest")),
         running=(
             Running(

@@ -35,7 +35,6 @@ from optsched_solvers.price.quotas import quota_bound
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_solvers_agree import at_least, model_of
 
 
@@ -92,7 +91,7 @@ def test_jobs_share_the_cores_of_each_node(seed: int) -> None:
     assert found.gap <= 0.01
 
 
-@settings(PATIENT, max_examples=50)
+@settings(max_examples=50)
 @given(rounds(most_jobs=14))
 def test_losers_first_is_never_less_than_what_must_be(instance: Instance) -> None:
     """Whatever is wished for, each packing is a round that the verifier accepts."""
@@ -194,7 +193,7 @@ def test_more_options_than_an_exact_program_takes_are_no_end() -> None:
     assert found.value > roughly.value
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(rounds(most_jobs=14), st.sampled_from([0.0, 0.9]))
 def test_steps_along_averaged_slopes_prove_a_bound(instance: Instance, known: float) -> None:
     model = model_of(instance)
@@ -212,7 +211,7 @@ def test_steps_along_averaged_slopes_prove_a_bound(instance: Instance, known: fl
         event(f"within 1 % of cutting planes: {found.bound <= 1.01 * planes.bound}")
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=(1, 2, 3, 4)), st.data())
 def test_any_prices_of_guests_give_a_bound(instance: Instance, data: st.DataObject) -> None:
     model = model_of(instance)
@@ -243,7 +242,7 @@ def test_guests_have_prices() -> None:
     assert together.bound < alone.bound * (1 - 1e-4)
 
 
-@settings(PATIENT, max_examples=60)
+@settings(max_examples=60)
 @given(rounds(most_jobs=5, most_nodes=3, sizes=(1, 2, 3, 4)), st.data())
 def test_quotas_that_hold_give_a_bound_no_worse_than_their_prices(
     instance: Instance, data: st.DataObject
@@ -264,7 +263,7 @@ def test_quotas_that_hold_give_a_bound_no_worse_than_their_prices(
     assert bound <= priced.bound(prices)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(rounds(most_jobs=14), st.floats(0.0, 1.0))
 def test_generated_columns_end_at_the_linear_relaxation(instance: Instance, start: float) -> None:
     """From any prices on, at the bound of cutting planes, with weights that are a solution."""
@@ -300,7 +299,7 @@ def test_no_better_prices_are_sought_than_enough(instance: Instance) -> None:
     assert found.bound == pytest.approx(model.bound(found.prices), rel=1e-9)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(rounds(most_jobs=14))
 def test_jobs_are_kept_at_once_as_one_by_one(instance: Instance) -> None:
     model = model_of(instance)
@@ -321,7 +320,7 @@ def _amounts(nodes: Nodes) -> tuple[list[float], ...]:
     return [*nodes.gpus], nodes.cpus, nodes.memory, nodes._left, gbps
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(rounds(most_jobs=4, most_nodes=3, sizes=(1, 2, 3, 4)), st.floats(0.0, 2.0))
 def test_prices_of_another_round_are_only_a_start(instance: Instance, price: float) -> None:
     """However wrong they are, what is proved holds, and the same is found as without them."""

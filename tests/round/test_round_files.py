@@ -9,13 +9,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
-from optsched import Cluster, Instance, Job, Mode, Node, Running, Slot, Tenant, files
+from optsched import Instance, Job, Mode, Running, Slot, Tenant, files
 from optsched.errors import InputError
 from optsched.files.shape_faults import FaultyFileError
 from optsched.round.decide import decide
 from optsched.round.files import dump_round, file_format, load_round, read_round, schema
+from tests.clusters import one_node
 from tests.round.random_rounds import rounds
 
 EXAMPLE = Path(__file__).parents[2] / "instances" / "examples" / "preempt-or-continue.json"
@@ -28,7 +29,7 @@ def text() -> str:
 
 
 @given(rounds())
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 def test_what_is_written_is_read_back_byte_for_byte(instance: Instance) -> None:
     solution = decide(instance, budget_s=5.0)
     written = dump_round(solution)
@@ -42,7 +43,7 @@ def test_prices_and_tiers_worth_more_than_there_are_gpus_are_read_back() -> None
     worth whatever a number can be."""
     whole = Job(id="x", gpus=2, duration_s=100.0, tenant="t")
     beyond = Instance(
-        cluster=Cluster(nodes=(Node(name="a", gpus=4),)),
+        cluster=one_node("a", gpus=4),
         tenants=(Tenant(name="t", gpu_quota=1),),
         jobs=(
             whole,

@@ -13,6 +13,7 @@ from optsched.round.decide import decide
 from optsched_solvers.rounds import highs as round_highs
 from optsched_solvers.rounds import milp as round_milp
 from optsched_solvers.rounds.milp import Textbook
+from tests.clusters import equal_nodes
 
 TOGETHER = Profile(locality=Locality(node=1.0, cluster=0.0))
 
@@ -112,7 +113,7 @@ def test_gangs_on_one_node_take_slots(solver: str, gpus: int, running: int) -> N
     """Two gangs of 3 fit a node of 6; two nodes of 4 take one each, whatever the number of GPUs
     says."""
     instance = Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=gpus) for i in range(2))),
+        cluster=Cluster(nodes=equal_nodes(2, gpu_type="a", gpus=gpus)),
         jobs=tuple(
             Job(id=f"j{i}", gpus=3, duration_s=60.0 + i, profile=TOGETHER) for i in range(3)
         ),

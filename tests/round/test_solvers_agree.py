@@ -19,9 +19,9 @@ from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
 from optsched_solvers.native.highs import maximise
+from tests.clusters import equal_nodes
 
 from .random_rounds import rounds
-from .settings import PATIENT
 
 pytestmark = pytest.mark.usefixtures("in_one_tier")
 SAME = 1e-9
@@ -47,7 +47,7 @@ def model_of(instance: Instance, objective: str = "wct") -> RoundModel:
     return build(instance, parse(objective), 10.0)
 
 
-@settings(PATIENT, max_examples=50)
+@settings(max_examples=50)
 @given(rounds(), st.sampled_from(OBJECTIVES))
 def test_all_solvers_agree(instance: Instance, objective: str) -> None:
     found = [decided(instance, objective, solver) for solver in ("price", "highs", "milp")]
@@ -57,7 +57,7 @@ def test_all_solvers_agree(instance: Instance, objective: str) -> None:
         assert all(at_least(one.value, best) for one in found)
 
 
-@settings(PATIENT, max_examples=70)
+@settings(max_examples=70)
 @given(rounds(most_jobs=14), st.sampled_from(OBJECTIVES))
 def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objective: str) -> None:
     model = model_of(instance, objective)
@@ -69,7 +69,7 @@ def test_prices_never_prove_less_than_the_model_allows(instance: Instance, objec
         assert at_least(found.bound, outcome.value)
 
 
-@settings(PATIENT, max_examples=70)
+@settings(max_examples=70)
 @given(rounds(most_jobs=14), st.data())
 def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> None:
     model = model_of(instance)
@@ -87,7 +87,7 @@ def test_any_prices_give_a_bound(instance: Instance, data: st.DataObject) -> Non
     assert at_least(model.bound(prices), maximise(program(model), 60.0).value)
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(rounds(most_jobs=14))
 def test_a_decided_round_respects_every_row(instance: Instance) -> None:
     found = decided(instance, "wct", "price")
@@ -96,8 +96,19 @@ def test_a_decided_round_respects_every_row(instance: Instance) -> None:
 
 
 @pytest.mark.parametrize("solver", ["price", "highs"])
+@pytest.mark.parametrize("name", ["GPUs", "slots", "cores", "memory"])
+def test_a_resource_may_be_called_what_nodes_have(name: str, solver: str) -> None:
+    """It is held as any other, and limits the round."""
+    jobs = tuple(Job(id=f"j{i}", gpus=1, duration_s=9.0, resources={name: 1.0}) for i in range(3))
+    there = Cluster(nodes=(Node(name="n", gpus=4),), resources={name: 2.0})
+    found = decided(Instance(cluster=there, jobs=jobs), "wct", solver)
+    assert [entry.decision for entry in found.jobs].count("start") == 2
+    assert found.status == "optimal"
+
+
+@pytest.mark.parametrize("solver", ["price", "highs"])
 def test_same_input_same_output(solver: str) -> None:
-    @settings(PATIENT, max_examples=15)
+    @settings(max_examples=15)
     @given(rounds(most_jobs=14))
     def check(instance: Instance) -> None:
         one, two = decided(instance, "wct", solver), decided(instance, "wct", solver)
@@ -125,7 +136,7 @@ def test_one_huge_weight_hides_nothing_of_the_other_jobs(weight: float) -> None:
             )
             for k, gpus in enumerate(gangs)
         )
-        nodes = tuple(Node(name=f"n{k}", gpu_type="a", gpus=8) for k in range(4))
+        nodes = equal_nodes(4, gpu_type="a", gpus=8)
         instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs)
         found, best = (
             decide(instance, budget_s=30.0),

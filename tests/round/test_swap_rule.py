@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot, Suspended
 from optsched.round.decide import decide
 
-from .settings import PATIENT
-
 LONG_AGO_S = -1e6
 SOLVERS = ("price", "highs", "milp")
 EXAMPLES = {"price": 50, "highs": 25, "milp": 10}
@@ -142,7 +140,7 @@ def expected(instance: Instance, preempt: bool, suspended: bool) -> dict[str, st
 def test_one_victim_is_preempted_exactly_when_its_remaining_work_is_longer_by_all_that_the_swap_costs(  # noqa: E501
     solver: str,
 ) -> None:
-    @settings(PATIENT, max_examples=EXAMPLES[solver])
+    @settings(max_examples=EXAMPLES[solver])
     @given(swaps(weighted=False))
     def check(swap: Swap) -> None:
         instance = round_of(swap, (4,), ((Slot(node="n0", gpus=4),),), 4)
@@ -156,7 +154,7 @@ def test_one_victim_is_preempted_exactly_when_its_remaining_work_is_longer_by_al
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_weights_count(solver: str) -> None:
-    @settings(PATIENT, max_examples=EXAMPLES[solver])
+    @settings(max_examples=EXAMPLES[solver])
     @given(swaps(), st.integers(1, 4))
     def check(swap: Swap, waiter_gpus: int) -> None:
         instance = round_of(swap, (4,), ((Slot(node="n0", gpus=4),),), waiter_gpus)
@@ -167,7 +165,7 @@ def test_weights_count(solver: str) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_gang_that_needs_several_victims_pays_for_all_of_them(solver: str) -> None:
-    @settings(PATIENT, max_examples=EXAMPLES[solver])
+    @settings(max_examples=EXAMPLES[solver])
     @given(
         st.integers(2, 8).flatmap(lambda n: st.tuples(st.just(n), swaps(victims=n))),
         st.integers(1, 2),
@@ -189,7 +187,7 @@ def test_a_gang_that_needs_several_victims_pays_for_all_of_them(solver: str) -> 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_gang_against_a_gang_is_one_against_one(solver: str) -> None:
-    @settings(PATIENT, max_examples=EXAMPLES[solver])
+    @settings(max_examples=EXAMPLES[solver])
     @given(swaps(), st.integers(2, 4))
     def check(swap: Swap, count: int) -> None:
         places = (tuple(Slot(node=f"n{i}", gpus=2) for i in range(count)),)
@@ -206,7 +204,7 @@ def test_who_could_run_at_once_on_slower_gpus_takes_the_faster_ones_only_for_mor
     """The waiter gains T' - T seconds by them, the victim loses T; a waiter that would not be done
     on the slower ones before the victim is, gains less."""
 
-    @settings(PATIENT, max_examples=EXAMPLES[solver])
+    @settings(max_examples=EXAMPLES[solver])
     @given(swaps(), st.integers(1, 19))
     def check(swap: Swap, tenths: int) -> None:
         rate = tenths / 20

@@ -20,7 +20,6 @@ from optsched.round.verify import verify_round
 from optsched.round.verify_tiers import _beyond_quota, priority_inversions
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_solvers_agree import OBJECTIVES
 from .test_tiers import (
     GAPS,
@@ -84,7 +83,7 @@ def nothing_is_withheld(instance: Instance, objective: str, gap: float) -> None:
     )
 
 
-@settings(PATIENT, max_examples=40)
+@settings(max_examples=40)
 @given(lending(), st.sampled_from(OBJECTIVES), GAPS)
 def test_nobody_within_a_quota_waits_for_what_others_borrow(
     instance: Instance, objective: str, gap: float
@@ -93,13 +92,13 @@ def test_nobody_within_a_quota_waits_for_what_others_borrow(
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=10_000)
+@settings(max_examples=10_000)
 @given(lending(), st.sampled_from(OBJECTIVES), GAPS)
 def test_nobody_in_10000_rounds(instance: Instance, objective: str, gap: float) -> None:
     nothing_is_withheld(instance, objective, gap)
 
 
-@settings(PATIENT, max_examples=15)
+@settings(max_examples=15)
 @given(lending(most_jobs=4, most_nodes=2, sizes=(1, 2, 4)))
 def test_no_round_beats_the_bound_of_those_within(instance: Instance) -> None:
     no_round_beats_the_highest_tier(instance)

@@ -26,7 +26,6 @@ from optsched.round.verify_tiers import priority_inversions
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
-from .settings import PATIENT
 from .test_solvers_agree import OBJECTIVES, at_least
 
 PRIORITIES = (0, 0, 2, 9)
@@ -75,7 +74,7 @@ def no_inversion(instance: Instance, objective: str, gap: float) -> None:
 GAPS = st.sampled_from([0.0, 1e-6, 0.01, 0.5])
 
 
-@settings(PATIENT, max_examples=80)
+@settings(max_examples=80)
 @given(tiered(), st.sampled_from(OBJECTIVES), GAPS)
 def test_no_job_waits_for_what_lower_ones_hold(
     instance: Instance, objective: str, gap: float
@@ -84,13 +83,13 @@ def test_no_job_waits_for_what_lower_ones_hold(
 
 
 @pytest.mark.slow
-@settings(PATIENT, max_examples=10_000)
+@settings(max_examples=10_000)
 @given(tiered(), st.sampled_from(OBJECTIVES), GAPS)
 def test_no_inversion_in_10000_rounds(instance: Instance, objective: str, gap: float) -> None:
     no_inversion(instance, objective, gap)
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(rounds(most_jobs=4, most_nodes=2, sizes=(0, 1, 2, 4)), st.data())
 def test_no_round_beats_the_bound_of_the_highest_tier(instance: Instance, data: Any) -> None:
     """Brute force over all rounds of the highest tier, in which all whom it may preempt give way
@@ -122,7 +121,7 @@ def no_round_beats_the_highest_tier(instance: Instance) -> None:
         assert found.value == pytest.approx(best, rel=1e-6)
 
 
-@settings(PATIENT, max_examples=15)
+@settings(max_examples=15)
 @given(rounds(), st.sampled_from(OBJECTIVES))
 def test_equal_priorities_decide_as_none_do(instance: Instance, objective: str) -> None:
     raised = replace(instance, jobs=tuple(replace(job, priority=7) for job in instance.jobs))

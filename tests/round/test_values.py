@@ -15,11 +15,11 @@ from optsched.physics.catalogue import Catalogue
 from optsched.round.build import build
 from optsched.round.decide import decide
 from optsched.round.patterns import node_classes
+from tests.clusters import equal_nodes, one_node
 
 from .random_rounds import rounds
-from .settings import PATIENT
 
-ONE_GPU = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1),))
+ONE_GPU = one_node("n0", gpu_type="a", gpus=1)
 NOW_S = 10_000.0
 SECONDS = st.integers(10, 1000)
 ORDER = st.booleans()
@@ -48,7 +48,7 @@ def first(objective: str, turned: bool, *jobs: Job) -> str:
     "objective", [*TERMS, "tail:0.5", "deadline,wct", "energy,cost", "0.5*wct+2*tardiness"]
 )
 def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> None:
-    @settings(PATIENT, max_examples=8)
+    @settings(max_examples=8)
     @given(rounds())
     def check(instance: Instance) -> None:
         value = build(instance, parse(objective), 60.0, refill=refill).options.value
@@ -64,7 +64,7 @@ def test_values_are_finite_and_never_negative(objective: str, refill: bool) -> N
     check()
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(SECONDS, st.integers(1, 500), ORDER)
 def test_wct_and_throughput_run_the_shorter_job(
     duration_s: int, longer_s: int, turned: bool
@@ -74,7 +74,7 @@ def test_wct_and_throughput_run_the_shorter_job(
     assert first("throughput", turned, *jobs) == "short"
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(SECONDS, SECONDS, st.integers(1, 9), st.integers(1, 9), ORDER)
 def test_wct_is_smiths_rule(p: int, q: int, v: int, w: int, turned: bool) -> None:
     if v * q != w * p:
@@ -82,7 +82,7 @@ def test_wct_is_smiths_rule(p: int, q: int, v: int, w: int, turned: bool) -> Non
         assert first("wct", turned, job("one", p, weight=v), job("two", q, weight=w)) == expected
 
 
-FOUR_GPUS = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=4),))
+FOUR_GPUS = one_node("n0", gpu_type="a", gpus=4)
 SCALING = Profile(gpus={1: 1.0, 2: 1.6, 3: 1.8, 4: 1.9}, startup_s=30.0)
 
 
@@ -127,7 +127,7 @@ def test_an_elastic_job_grows_only_where_it_keeps_its_size_for_long(
     assert entry.mode is not None and entry.mode.gpus == expected
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(SECONDS, st.integers(1, 500), ORDER)
 def test_makespan_runs_the_longer_job(duration_s: int, longer_s: int, turned: bool) -> None:
     assert (
@@ -138,7 +138,7 @@ def test_makespan_runs_the_longer_job(duration_s: int, longer_s: int, turned: bo
 
 @pytest.mark.parametrize("objective", ["tardiness", "deadline", "lateness"])
 def test_of_two_that_can_be_in_time_the_one_due_first_runs(objective: str) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(max_examples=20)
     @given(SECONDS, st.floats(1.0, 20.0), st.floats(0.1, 20.0), ORDER)
     def check(duration_s: int, tightness: float, more: float, turned: bool) -> None:
         due_s = NOW_S + duration_s * tightness
@@ -152,7 +152,7 @@ def test_of_two_that_can_be_in_time_the_one_due_first_runs(objective: str) -> No
     check()
 
 
-@settings(PATIENT, max_examples=20)
+@settings(max_examples=20)
 @given(SECONDS, st.floats(0.1, 0.9), st.floats(1.0, 20.0), ORDER)
 def test_a_job_that_misses_its_deadline_anyway_gives_way(
     duration_s: int, missed: float, tightness: float, turned: bool
@@ -170,7 +170,7 @@ def replace_deadline(one: Job, slack: float) -> Job:
 
 @pytest.mark.parametrize("objective", ["tail", "tail:0.5", "ftf", "maxmin"])
 def test_of_two_alike_the_one_that_has_waited_longest_runs(objective: str) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(max_examples=20)
     @given(SECONDS, st.integers(0, 2000), st.integers(10, 2000), ORDER)
     def check(duration_s: int, waited_s: int, longer_s: int, turned: bool) -> None:
         jobs = (
@@ -184,7 +184,7 @@ def test_of_two_alike_the_one_that_has_waited_longest_runs(objective: str) -> No
 
 @pytest.mark.parametrize("objective", ["ftf", "maxmin"])
 def test_of_two_that_have_waited_as_long_the_worst_off_runs(objective: str) -> None:
-    @settings(PATIENT, max_examples=20)
+    @settings(max_examples=20)
     @given(SECONDS, st.integers(2, 5), st.integers(1, 20), ORDER)
     def check(duration_s: int, times: int, waited: int, turned: bool) -> None:
         submit_s = NOW_S - waited * duration_s
@@ -197,7 +197,7 @@ def test_of_two_that_have_waited_as_long_the_worst_off_runs(objective: str) -> N
     check()
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(50, 500), st.integers(1, 500), st.floats(0.6, 1.0), ORDER)
 def test_energy_takes_the_efficient_gpus_and_cost_the_cheap_ones(
     watts: int, more: int, rate: float, turned: bool
@@ -219,7 +219,7 @@ def test_energy_takes_the_efficient_gpus_and_cost_the_cheap_ones(
         assert [slot.node for slot in entry.placement] == ["n0"]
 
 
-@settings(PATIENT, max_examples=20)
+@settings(max_examples=20)
 @given(SECONDS, st.integers(1, 500), ORDER)
 def test_a_later_objective_decides_between_equals(
     duration_s: int, longer_s: int, turned: bool
@@ -231,7 +231,7 @@ def test_a_later_objective_decides_between_equals(
 
 def test_classes_have_the_names_of_their_windows() -> None:
     """Not their times, so that prices keep their names from one week to the next."""
-    nodes = tuple(Node(name=f"n{i}", gpu_type="a100", gpus=8) for i in range(6))
+    nodes = equal_nodes(6, gpu_type="a100", gpus=8)
     windows = (
         *(Window(nodes=("n1",), from_s=i * 7e5, to_s=i * 7e5 + 9, name="weekly") for i in (1, 2)),
         Window(nodes=("n2",), from_s=5e5, to_s=6e5, name="weekly"),

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from optsched import Cluster, Completed, Instance, Job, Node, Profile
+from optsched import Completed, Instance, Job, Profile
 from optsched.estimates import Estimates, learned
 from optsched.estimates.parse import parse
 from optsched.plugins.registry import policy
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation
+from tests.clusters import one_node
 
 KINDS = ("noisy:1", "history", "learned", "none")
 needs_sklearn = pytest.mark.skipif(
@@ -73,6 +74,4 @@ def workload(seed: int, jobs: int = 150, gpus: int = 8) -> Instance:
                 profile=Profile(startup_s=5, restore_s=10, checkpoint_s=20),
             )
         )
-    return Instance(
-        name="workload", cluster=Cluster(nodes=(Node(name="n", gpus=gpus),)), jobs=tuple(found)
-    )
+    return Instance(name="workload", cluster=one_node(gpus=gpus), jobs=tuple(found))

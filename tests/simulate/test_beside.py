@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -27,16 +27,14 @@ from optsched.objectives import parse
 from optsched.physics import placed_rate
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
-from optsched.verify import verify
+from tests.clusters import equal_nodes
+from tests.verified import checked
 
 from .free_rows import left_of, own_quotas
 from .random_instances import instances
 from .sharing_policy import StartsBeside
 
 WCT = parse("wct")
-SLOW_DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 PAIRS = (
     Sharing(duty=0.3),
     Sharing(duty=0.9),
@@ -82,13 +80,12 @@ def gpu_s(plan: Plan) -> float:
 
 
 @given(instance=sharing_instances(), round_s=st.sampled_from([None, None, 5.0]))
-@settings(SLOW_DATA, max_examples=80)
+@settings(max_examples=80)
 def test_plans_are_sound_and_conserve_gpu_time_and_work(
     instance: Instance, round_s: float | None
 ) -> None:
     plan = simulate(instance, StartsBeside(), round_s=round_s)
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     assert simulate(instance, StartsBeside(), round_s=round_s) == plan
 
     world, policy, held = VirtualWorld(instance), StartsBeside(), []
@@ -122,11 +119,7 @@ def test_plans_are_sound_and_conserve_gpu_time_and_work(
         assert world.attained_gpu_s(job.id) - earlier == pytest.approx(own, rel=1e-9, abs=1e-3)
 
 
-TWO = Cluster(
-    nodes=tuple(
-        Node(name=f"n{i}", gpu_type="a", gpus=2, gpu_memory_gib=40.0, cpus=8) for i in range(2)
-    )
-)
+TWO = Cluster(nodes=equal_nodes(2, gpu_type="a", gpus=2, gpu_memory_gib=40.0, cpus=8))
 HALF = Profile(name="half", sharing=Sharing(duty=1.0), startup_s=4.0, gpu_memory_gib=20.0)
 
 
@@ -170,7 +163,7 @@ def test_the_partner_pays_no_second_start_up_and_goes_on_alone() -> None:
     plan = simulate(
         instance, Scripted(at0=lambda w: begin(w, "a"), at10=lambda w: beside(w, "b", "a"))
     )
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     # a: 4 s start-up, 6 s of work alone, 8 s at half speed while b starts up and works 6 s at half
     # speed, 10 s alone
     assert times(plan, 1) == [(10.0, 26.0, "a")]
@@ -195,7 +188,7 @@ def test_a_preempted_job_saves_beside_its_partner_and_comes_back_elsewhere() -> 
             at0=pair, at10=lambda world: world.preempt("a"), at13=lambda world: begin(world, "a")
         ),
     )
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert times(plan, 0) == [(0.0, 13.0, "b"), (13.0, 35.0, None)]
     assert times(plan, 1) == [(0.0, 13.0, "a"), (13.0, 28.5, None)]
     assert [part.placement[0].node for part in plan.jobs[0].segments] == ["n0", "n1"]
@@ -226,7 +219,7 @@ def test_periodic_checkpoints_go_on_while_partners_come_and_go() -> None:
             at20=lambda w: begin(w, "a"),
         ),
     )
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert times(plan, 0) == [
         (0.0, 5.0, None),
         (5.0, 9.0, "b"),
@@ -351,7 +344,7 @@ def test_a_pair_that_runs_at_the_start_can_be_renewed() -> None:
     )
     instance = Instance(cluster=TWO, jobs=jobs, running=running)
     plan = simulate(instance, Scripted(at8=lambda world: beside(world, "c", "b")))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert times(plan, 1) == [(0.0, 8.0, "a"), (8.0, 20.0, "c")]
     assert times(plan, 2) == [(8.0, 20.0, "b"), (20.0, 34.0, None)]
     segments = plan.jobs[2].segments

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from optsched import Cluster, Elastic, Failure, Instance, Job, Mode, Node, Profile
+from optsched import Elastic, Failure, Instance, Job, Mode, Profile
 from optsched.cli import main
 from optsched.errors import InputError
 from optsched.estimates import learned
@@ -25,6 +25,7 @@ from optsched.estimates.parse import parse
 from optsched.estimates.unknown import FIRST_GUESS_S, Unknown
 from optsched.files import dump_instance
 from optsched.traces.generate.like import generate
+from tests.clusters import one_node
 
 from .believing import ALL, Heard, made, needs_sklearn, simulated, workload
 
@@ -249,7 +250,7 @@ def test_failed_attempts_are_work_done() -> None:
         for name, at_s in (("a", 0), ("b", 500))
     )
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
+        cluster=one_node(gpus=1),
         jobs=(first, second),
         failures=(Failure(job="a", work_s=30, kept_s=10, kind="out of memory"),),
     )
@@ -268,7 +269,7 @@ def test_failed_attempts_are_work_done() -> None:
 def test_nothing_but_attained_service_is_known() -> None:
     long = Job(id="long", duration_s=3000)
     short = Job(id="short", submit_s=100, duration_s=300)
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(long, short))
+    instance = Instance(cluster=one_node(gpus=1), jobs=(long, short))
     with_none, with_all = simulated(instance, Unknown(), "srtf"), simulated(instance, None, "srtf")
     assert with_all.start_s[with_all.job == 1] == pytest.approx([100], abs=1e-3)
     # Believed to be 600 s, then 1,200 s: until then no more is left of the long one than of the
@@ -285,7 +286,7 @@ def test_jobs_that_outrun_their_belief_give_way_level_by_level() -> None:
         Job(id=name, submit_s=float(i), duration_s=length)
         for i, (name, length) in enumerate(lengths.items())
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=1), jobs=jobs)
     record = simulated(instance, Unknown(), "srtf")
     stays = [
         ("abcd"[j], round(end_s - start_s))

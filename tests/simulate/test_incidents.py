@@ -23,10 +23,12 @@ from optsched.plugins.registry import names, policy
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
-from .test_beside import SLOW_DATA, sharing_instances
+from .test_beside import sharing_instances
 
 WCT = parse("wct")
 SIMPLE = tuple(
@@ -67,8 +69,7 @@ def disturbed(draw: Any, base: Any) -> Instance:
 def check(instance: Instance, record: Record) -> None:
     """The plan is sound, and every second and every bit of work is accounted for."""
     plan = record.plan()
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     assert load_instance(dump_instance(instance)) == instance
     work_s = np.zeros(len(instance.jobs))
     np.add.at(work_s, record.job, record.work_s - record.lost_s)
@@ -117,7 +118,7 @@ def run(instance: Instance, made: Policy, **settings_: Any) -> Record | None:
     name=st.sampled_from(SIMPLE),
     round_s=st.sampled_from([None, 7.3]),
 )
-@settings(SLOW_DATA, max_examples=150)
+@settings(max_examples=150)
 def test_plans_are_sound_and_nothing_is_lost(
     instance: Instance, name: str, round_s: float | None
 ) -> None:
@@ -127,7 +128,7 @@ def test_plans_are_sound_and_nothing_is_lost(
 
 
 @given(instance=disturbed(sharing_instances()))
-@settings(SLOW_DATA, max_examples=60)
+@settings(max_examples=60)
 def test_pairs_too(instance: Instance) -> None:
     record = run(instance, StartsBeside())
     if record is not None:
@@ -135,7 +136,7 @@ def test_pairs_too(instance: Instance) -> None:
 
 
 @given(instance=disturbed(instances()))
-@settings(SLOW_DATA, max_examples=25)
+@settings(max_examples=25)
 def test_the_flagship_too(instance: Instance) -> None:
     record = run(instance, policy("optsched"))
     if record is not None:
@@ -143,7 +144,7 @@ def test_the_flagship_too(instance: Instance) -> None:
 
 
 @given(instance=disturbed(instances()), name=st.sampled_from(SIMPLE), after=st.integers(1, 12))
-@settings(SLOW_DATA, max_examples=40)
+@settings(max_examples=40)
 def test_taken_up_again_it_goes_on_as_if_nothing_had_been(
     instance: Instance, name: str, after: int
 ) -> None:
@@ -214,7 +215,7 @@ def test_what_periodic_checkpoints_save_from_an_outage() -> None:
 
 
 def test_jobs_wait_for_a_node_to_come_back() -> None:
-    alone = Cluster(nodes=(Node(name="n0", gpus=1),))
+    alone = one_node("n0", gpus=1)
     instance = Instance(
         cluster=alone,
         jobs=(Job(id="j", duration_s=10),),

@@ -43,11 +43,12 @@ from optsched.simulate.metrics.waiting import REASONS
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation, StalledError
 from optsched.traces.generate.synth import generate
+from tests.clusters import one_node
 from tests.simulate.random_instances import instances
 from tests.simulate.sharing_policy import StartsBeside
 
 TWO = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=2), Node(name="m1", gpu_type="a", gpus=2)))
-ONE = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=1),))
+ONE = one_node("m0", gpu_type="a", gpus=1)
 COSTLY = Profile(startup_s=3.0, restore_s=4.0, checkpoint_s=5.0, power_w={"a": 360.0})
 
 
@@ -360,7 +361,7 @@ def test_cores_that_are_not_modelled_do_not_count() -> None:
 
 
 def test_gpu_utilisation_is_what_the_work_takes_at_its_best_over_what_was_held() -> None:
-    cluster = Cluster(nodes=(Node(name="m0", gpu_type="a", gpus=2, cpus=4),))
+    cluster = one_node("m0", gpu_type="a", gpus=2, cpus=4)
     curve = {1: 0.5, 3: 1.0}
     hungry = Profile(rate={"a": 1.0}, cpus_per_gpu=curve, startup_s=5.0)
     jobs = (
@@ -568,7 +569,7 @@ def reason_at(record: Record, job: Job, at_s: float) -> str:
     return "price"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(simulations())
 def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> None:
     record, _ = case
@@ -601,7 +602,7 @@ def test_waits_are_split_as_the_definitions_say(case: tuple[Record, bool]) -> No
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(simulations())
 def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     record, incidents = case
@@ -668,7 +669,7 @@ def test_what_is_measured_adds_up(case: tuple[Record, bool]) -> None:
     json.dumps(total, allow_nan=False)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(instances(held=False))
 def test_finish_time_fairness_is_that_of_the_objective(instance: Instance) -> None:
     try:

@@ -1,20 +1,19 @@
 """Model caches in a simulation: who fetches, and that the verifier's own replay agrees."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Outage, Profile, Running, Slot
 from optsched.errors import InputError
 from optsched.files import check_instance, dump_instance, load_instance
-from optsched.objectives import parse
 from optsched.physics.model_caches import ModelCaches
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
-from optsched.verify import verify
 from tests.plan_cases import CASES
 from tests.policies.verified import plan_of, times
+from tests.verified import checked
 
 NODE = (Node(name="n", gpus=2, model_cache_gib=10.0),)
 
@@ -66,7 +65,7 @@ def test_a_lost_node_has_lost_its_cache() -> None:
     simulation = Simulation(instance, policy("fifo"))
     simulation.run()
     plan = simulation.record().plan()
-    assert verify(instance, plan, parse("wct")).ok
+    checked(instance, plan)
     assert [entry.completion_s for entry in plan.jobs] == [16.0, 46.0]
     assert [
         entry.completion_s for entry in simulate(instance.undisturbed, policy("fifo")).jobs
@@ -104,7 +103,7 @@ def test_a_model_has_one_size() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_starts_at_one_instant_and_any_order_of_calls(data: st.DataObject) -> None:
     """Whatever starts when, in whatever order the policy says so: against a replay in the order of
     jobs."""

@@ -28,6 +28,8 @@ from optsched.round.decide import decide
 from optsched.round.verify import verify_round
 from optsched.simulate.run import StalledError, simulate
 from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 WCT = parse("wct")
 RULES = {"node label", "anti-affinity", "affinity"}
@@ -130,7 +132,7 @@ def splits(cluster: Cluster, free: dict[str, int], gpus: int) -> list[Placement]
 
 
 @given(clusters(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_a_place_is_found_where_there_is_one_and_it_is_one(cluster: Cluster, data: Any) -> None:
     drawn = [data.draw(jobs(f"j{i}")) for i in range(data.draw(st.integers(1, 5)))]
     layout = Layout(cluster, ())
@@ -203,19 +205,18 @@ def breaks(instance: Instance, plan: Plan) -> bool:
 @given(
     instances(), st.sampled_from(("fifo", "backfill", "srtf", "las", "optsched", "themis", "sjf"))
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_simulations_keep_the_rules(instance: Instance, name: str) -> None:
     try:
         plan = simulate(instance, policy(name))
     except StalledError as error:
         assert any(job.affinity for job in instance.jobs), error
         return
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instances(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_verifier_finds_what_breaks_a_rule(instance: Instance, data: Any) -> None:
     plans = []
     for job in instance.jobs:
@@ -236,7 +237,7 @@ def test_the_verifier_finds_what_breaks_a_rule(instance: Instance, data: Any) ->
 
 
 @given(instances(), st.data())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_rounds_keep_the_rules(instance: Instance, data: Any) -> None:
     """What `decide` plans may be, beside what runs; where nobody needs others near, no job waits
     that could have been put beside all that were decided."""
@@ -317,7 +318,7 @@ def test_replicas_that_keep_apart_are_on_nodes_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["fifo", "srtf", "las", "optsched"])
 def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
-    one_node = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     replicas = tuple(
         Job(id=f"j{i}", duration_s=10.0 + i, labels=("db",), anti_affinity={"db": "node"})
         for i in range(3)
@@ -331,11 +332,11 @@ def test_who_runs_beside_whom_it_keeps_from_may_go_on(name: str) -> None:
         )
         for job in replicas[:2]
     )
-    instance = Instance(cluster=one_node, jobs=replicas, running=running)
+    instance = Instance(cluster=cluster, jobs=replicas, running=running)
     decided = decide(instance, round_s=30.0, budget_s=5.0)
     assert [entry.decision for entry in decided.jobs] == ["continue", "continue", "wait"]
     plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 0.0, 11.0]
     anew = replace(plan.jobs[1], decision="start")
     alone = replace(instance, running=running[:1])

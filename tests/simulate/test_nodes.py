@@ -15,10 +15,9 @@ from optsched.physics.catalogue import Catalogue
 from optsched.physics.unschedulable import why_never
 from optsched.plugins.registry import names, policy
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.verified import checked
 
 from .random_instances import instances
-from .test_beside import SLOW_DATA
 
 WCT = parse("wct")
 SLOWER_APART = Profile(locality=Locality(rack=0.9, cluster=0.5))
@@ -57,7 +56,7 @@ def split(draw: st.DrawFn) -> Instance:
 @given(
     instance=split(), name=st.sampled_from(("optsched", "fifo", "backfill", "srsf", "srtf", "las"))
 )
-@settings(SLOW_DATA, max_examples=100)
+@settings(max_examples=100)
 def test_gangs_are_split_as_they_say(instance: Instance, name: str) -> None:
     plan = simulate(instance, policy(name))
     for entry in plan.jobs:
@@ -67,24 +66,22 @@ def test_gangs_are_split_as_they_say(instance: Instance, name: str) -> None:
             assert sum(parts) == job.gpus
             counts = node_counts(job, sum(parts))
             assert counts is None or (len(parts) in counts and len(set(parts)) == 1)
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instance=split(), name=st.sampled_from(names("policies")))
-@settings(SLOW_DATA, max_examples=60)
+@settings(max_examples=60)
 def test_no_policy_splits_them_otherwise(instance: Instance, name: str) -> None:
     """One that places gangs itself and cannot is stopped; what it plans is sound."""
     try:
         plan = simulate(instance, policy(name))
     except PolicyError:
         return
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
 
 
 @given(instances())
-@settings(SLOW_DATA, max_examples=40)
+@settings(max_examples=40)
 def test_what_is_on_one_node_anyway_is_planned_as_before(instance: Instance) -> None:
     jobs = tuple(
         replace(job, max_nodes=1) if job.gpus == 1 and not job.modes else job

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Failure, Instance, Job, Node, Outage, Plan, Profile, Sharing
+from optsched import Failure, Instance, Job, Outage, Plan, Profile, Sharing
 from optsched.driver.state import Ending
 from optsched.driver.world import World
 from optsched.objectives import parse
@@ -18,16 +18,15 @@ from optsched.simulate.metrics import measure, summary
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 from .free_rows import left_of, own_quotas
 from .sharing_policy import StartsBeside
 from .test_beside import Scripted, begin, gpu_s, sharing_instances
 
 WCT = parse("wct")
-SLOW_DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
-ONE = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1, gpu_memory_gib=40.0),))
+ONE = one_node("n0", gpu_type="a", gpus=1, gpu_memory_gib=40.0)
 BIG = Profile(sharing=Sharing(duty=1.0), startup_s=4.0, gpu_memory_gib=30.0)
 
 
@@ -71,7 +70,7 @@ def crowded(draw: Any) -> Instance:
 
 
 @given(instance=crowded(), round_s=st.sampled_from([None, None, 5.0]))
-@settings(SLOW_DATA, max_examples=120)
+@settings(max_examples=120)
 def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
     instance: Instance, round_s: float | None
 ) -> None:
@@ -79,8 +78,7 @@ def test_what_a_heedless_policy_lets_happen_is_sound_and_adds_up(
     simulation.run()
     record, world = simulation.record(), simulation.world
     plan = record.plan()
-    report = verify(instance, plan, WCT, replay=True)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan, replay=True)
     again = Simulation(instance, StartsBeside(heedless=True), round_s=round_s)
     again.run()
     assert again.record().plan() == plan
@@ -216,7 +214,7 @@ def test_without_a_set_up_it_is_stopped_after_a_second_and_keeps_no_work(
             at30=lambda w: begin(w, "b"),
         ),
     )
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     assert parts(plan, 1)[0] == (10.0, ends_s, "a", "out_of_memory")
     assert parts(plan, 1)[1] == (30.0, pytest.approx(36.0 + startup_s), None, None)
 
@@ -255,7 +253,7 @@ def test_where_the_memory_suffices_heedless_is_as_usual() -> None:
         heedless(world, "b", "a")
 
     plan = simulate(instance, Scripted(at0=pair))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert parts(plan, 1) == [(0.0, 20.0, "a", None)]
     assert parts(plan, 0) == [(0.0, 20.0, "b", None), (20.0, 21.0, None, None)]
 
@@ -275,7 +273,7 @@ def test_a_pair_may_start_together_where_one_of_them_has_just_left() -> None:
         world.start_sharing("b", world.options("b")[0], "a")
 
     plan = simulate(instance, Scripted(at0=lambda w: begin(w, "a"), at3=both))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     rounded = [
         [(round(start_s, 3), round(end_s, 3), *rest) for start_s, end_s, *rest in parts(plan, j)]
         for j in (0, 1)

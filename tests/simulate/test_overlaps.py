@@ -31,6 +31,8 @@ from optsched.simulate.metrics.use import gpus_held
 from optsched.simulate.run import Simulation
 from optsched.verify import verify
 from optsched.verify_bound import recomputed
+from tests.clusters import equal_nodes
+from tests.verified import checked
 
 WCT = parse("wct")
 
@@ -107,10 +109,9 @@ def test_what_happens_is_a_plan_and_no_bound_is_above_it(instance: Instance, see
     plan = record.plan()
     for name in ("wct", "makespan"):
         objective = parse(name)
-        report = verify(instance, plan, objective, replay=True)
-        assert report.ok and report.values is not None, report.violations
+        values = checked(instance, plan, objective, replay=True)
         for bound in lower_bounds(instance, objective):
-            assert bound.value <= report.values[0] * (1 + 1e-9) + 1e-6
+            assert bound.value <= values[0] * (1 + 1e-9) + 1e-6
     values = verify(instance, plan, WCT, replay=True).values
     _, certificate = priced_bound(instance, WCT, steps=1)
     proved, faults = recomputed(instance, certificate)
@@ -190,7 +191,7 @@ class Told:
 
 def test_a_spread_gang_shares_on_each_node_and_loses_one() -> None:
     """`a` on two nodes has a partner on each; when that of `c` is lost it waits, `b` goes on."""
-    nodes = tuple(Node(name=f"n{i}", gpus=2, gpu_memory_gib=16.0) for i in range(2))
+    nodes = equal_nodes(2, gpus=2, gpu_memory_gib=16.0)
     jobs = (sharing_job("a", 4, 0.8), sharing_job("b", 1, 0.7), sharing_job("c", 2, 0.4))
 
     def both(world: World) -> None:

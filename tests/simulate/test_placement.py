@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched import Clock, Cluster, Instance, Job, Locality, Mode, Node, Profile, Slot, Tenant
@@ -110,7 +110,6 @@ NODES = st.lists(
     st.sampled_from([0.0, 2.5, 3.3]),
     st.sampled_from(["node", "rack", "cluster"]),
 )
-@settings(deadline=None)
 def test_finds_a_place_if_there_is_one_on_the_fewest_nodes(
     drawn: list[tuple[int, int | None, float | None, str, str | None]],
     gpus: int,
@@ -264,7 +263,6 @@ def test_a_gang_with_traffic_stays_in_one_rack_where_it_can() -> None:
         st.tuples(st.integers(1, 6), st.sampled_from([0.0, 1.0, 1.5, 2.5])), min_size=1, max_size=5
     ),
 )
-@settings(deadline=None)
 def test_finds_a_place_within_the_uplinks_if_there_is_one(
     drawn: list[tuple[str | None, int]], limits: dict[str, float], gangs: list[tuple[int, float]]
 ) -> None:

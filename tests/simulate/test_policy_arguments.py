@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node, engine
+from optsched import Instance, Job, engine
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Plan
@@ -17,11 +17,11 @@ from optsched.plugins.options import PluginOptions, read_options
 from optsched.plugins.solver import Report, Request, ignore
 from optsched.round.decide import decide
 from optsched.simulate.policy_solver import PolicySolver
+from tests.clusters import one_node
 
 WCT = parse("wct")
 INSTANCE = Instance(
-    cluster=Cluster(nodes=(Node(name="n", gpus=1),)),
-    jobs=(Job(id="a", duration_s=1.0), Job(id="b", duration_s=2.0)),
+    cluster=one_node(gpus=1), jobs=(Job(id="a", duration_s=1.0), Job(id="b", duration_s=2.0))
 )
 MADE: list[Any] = []
 

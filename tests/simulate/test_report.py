@@ -15,6 +15,7 @@ from optsched.simulate.record import Record
 from optsched.simulate.report import series
 from optsched.simulate.report.words import tables, tiles
 from optsched.simulate.run import Simulation
+from tests.clusters import one_node
 from tests.simulate.test_metrics import simulations
 
 pytest.importorskip("plotly", reason="the page needs the extra `report`")
@@ -110,13 +111,13 @@ def test_a_large_simulation_gets_a_map_and_a_page_that_does_not_grow() -> None:
 
 
 def test_no_jobs_no_figures() -> None:
-    text = html(simulated(Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)))))
+    text = html(simulated(Instance(cluster=one_node(gpus=1))))
     assert "No jobs." in text and "Plotly.newPlot" not in text and len(text) < 20_000
 
 
 def test_jobs_without_gpus_have_a_page_too() -> None:
     jobs = tuple(Job(id=f"j{i}", gpus=0, cpus=3, duration_s=5.0) for i in range(3))
-    text = html(simulated(Instance(cluster=Cluster(nodes=(Node(name="n", cpus=4),)), jobs=jobs)))
+    text = html(simulated(Instance(cluster=one_node(cpus=4), jobs=jobs)))
     assert "no GPUs" in text and "What the GPU-hours held went into" not in text and "cores" in text
 
 
@@ -189,7 +190,7 @@ def test_many_nodes_are_taken_together() -> None:
 
 def test_a_long_tail_is_not_shown_at_first() -> None:
     jobs = tuple(Job(id=f"j{i}", duration_s=10.0, submit_s=float(i)) for i in range(100))
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=50),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=50), jobs=jobs)
     assert series.shown_s(simulated(instance)) == pytest.approx(109.0)
     tail = replace(instance, jobs=(*jobs, Job(id="long", duration_s=5000.0)))
     found = simulated(tail)
@@ -225,7 +226,7 @@ def test_sizes_of_gangs() -> None:
     ]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(simulations())
 def test_every_simulation_has_a_page(case: tuple[Record, bool]) -> None:
     found = measure(case[0])

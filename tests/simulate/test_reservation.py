@@ -27,6 +27,7 @@ from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
+from tests.clusters import equal_nodes, one_node
 
 SAVES = Profile(checkpoint_s=10.0, restore_s=10.0)
 NODES = ("n0", "n1")
@@ -79,7 +80,7 @@ def stream(
                 preemptible=preemptible,
             )
         )
-    places = tuple(Node(name=f"n{i}", gpus=8) for i in range(nodes))
+    places = equal_nodes(nodes, gpus=8)
     return replace(Instance(cluster=Cluster(nodes=places), jobs=tuple(jobs)), **more)
 
 
@@ -169,7 +170,7 @@ def test_a_gang_among_small_jobs_waits_about_as_long_as_under_backfill(policy: s
     preemptible=st.booleans(),
     period=st.sampled_from([None, 0.0, 60.0]),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_the_wait_of_a_gang_is_bounded(
     policy: str,
     seed: int,
@@ -281,7 +282,7 @@ def test_setting_aside_leaves_a_room_as_it_was() -> None:
 
 def test_what_is_taken_beside_a_place_set_aside_stays_taken() -> None:
     jobs = (Job(id="a", tenant="t", gpus=1, duration_s=10.0),)
-    tenants, cluster = (Tenant(name="t", gpu_quota=3),), Cluster(nodes=(Node(name="n", gpus=8),))
+    tenants, cluster = (Tenant(name="t", gpu_quota=3),), one_node(gpus=8)
     world = VirtualWorld(Instance(cluster=cluster, tenants=tenants, jobs=jobs))
     room, need = world.free, world.need("a", world.fastest("a"))
     place = room.layout.alone(0, 1, 0)

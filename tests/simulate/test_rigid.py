@@ -3,11 +3,11 @@
 import pytest
 
 import optsched as opt
-from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance, Running, Slot
 from optsched.model.job import Elastic, Job, Mode
 from optsched.model.profile import Profile
-from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ def test_elastic_jobs_run_on_the_gpus_that_they_asked_for(
         )
         for k in range(3)
     )
-    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=8),)), jobs=jobs)
+    instance = Instance(cluster=one_node(gpus=8), jobs=jobs)
     done = opt.simulate(instance, "fifo", rigid=True)
     segments = [segment for job in done.solution.plan.jobs for segment in job.segments]
     assert {slot.gpus for segment in segments for slot in segment.placement} == {gpus}
     assert {round(segment.end_s - segment.start_s) for segment in segments} == {100}
-    assert verify(instance, done.solution.plan, done.setting.objective).ok
+    checked(instance, done.solution.plan, done.setting.objective)
     assert "elastic jobs run on the GPUs that they asked for" in done.setting.words
     assert "bound (any rigid schedule)" in str(done)
 
@@ -37,10 +37,10 @@ def test_jobs_with_listed_modes_run_in_the_first_but_go_on_in_that_in_which_they
     modes = Mode(gpus=2, duration_s=100.0), Mode(gpus=1, duration_s=20.0)
     jobs = tuple(Job(id=name, modes=modes) for name in "ab")
     running = Running(job="b", mode=modes[1], placement=(Slot(node="n", gpus=1),), remaining_s=50.0)
-    cluster = Cluster(nodes=(Node(name="n", gpus=3),))
+    cluster = one_node(gpus=3)
     instance = Instance(cluster=cluster, jobs=jobs, running=(running,))
     done = opt.simulate(instance, "srtf", rigid=True)
-    assert verify(instance, done.solution.plan, done.setting.objective).ok
+    checked(instance, done.solution.plan, done.setting.objective)
     gpus = {
         job.id: [segment.mode.gpus for segment in job.segments] for job in done.solution.plan.jobs
     }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Plan
+from optsched import Instance, Job, Plan
 from optsched.driver.world import World
 from optsched.errors import InputError
 from optsched.model.plan import Segment
@@ -15,14 +15,15 @@ from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.registry import names, policy
 from optsched.simulate.events import first_round_s
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
-from .test_beside import SLOW_DATA, sharing_instances
+from .test_beside import sharing_instances
 
 WCT = parse("wct")
-ONE = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE = one_node("n0", gpus=1)
 
 
 def off_grid_s(instance: Instance, round_s: float, time_s: float) -> float:
@@ -34,8 +35,7 @@ def check(instance: Instance, plan: Plan, round_s: float) -> None:
     """Sound, and whatever begins, but for going on with another partner, begins at a round (or
     after the pause without which a job that comes back to its GPUs would seem never to have left
     them)."""
-    report = verify(instance, plan, WCT)
-    assert report.ok, "\n".join(map(str, report.violations))
+    checked(instance, plan)
     for entry in plan.jobs:
         last: Segment | None = None
         for segment in entry.segments:
@@ -56,7 +56,7 @@ def check(instance: Instance, plan: Plan, round_s: float) -> None:
     name=st.sampled_from(names("policies")),
     round_s=st.sampled_from([1.0, 7.3, 60.0]),
 )
-@settings(SLOW_DATA, max_examples=60)
+@settings(max_examples=60)
 def test_nothing_starts_off_the_grid(instance: Instance, name: str, round_s: float) -> None:
     plan = simulate(instance, policy(name), round_s=round_s)
     check(instance, plan, round_s)
@@ -64,7 +64,7 @@ def test_nothing_starts_off_the_grid(instance: Instance, name: str, round_s: flo
 
 
 @given(instance=sharing_instances(), round_s=st.sampled_from([1.0, 7.3]))
-@settings(SLOW_DATA, max_examples=50)
+@settings(max_examples=50)
 def test_nor_do_pairs(instance: Instance, round_s: float) -> None:
     check(instance, simulate(instance, StartsBeside(), round_s=round_s), round_s)
 
@@ -108,7 +108,7 @@ def test_rounds_without_an_event_are_skipped() -> None:
 
 
 @given(instance=instances(), round_s=st.sampled_from([0.01, 2.0, 1e5]))
-@settings(SLOW_DATA, max_examples=50)
+@settings(max_examples=50)
 def test_no_more_decisions_than_events(instance: Instance, round_s: float) -> None:
     rule = Counted()
     simulate(instance, rule, round_s=round_s)

@@ -27,10 +27,11 @@ from optsched.plugins.registry import names, policy, solver
 from optsched.plugins.solver import Report, Request, ignore
 from optsched.simulate.events import Events, Kind
 from optsched.simulate.run import StalledError, simulate
-from optsched.verify import verify
+from tests.clusters import one_node
+from tests.verified import checked
 
 WCT = parse("wct")
-ONE = Cluster(nodes=(Node(name="n0", gpu_type="a", gpus=1),))
+ONE = one_node("n0", gpu_type="a", gpus=1)
 
 
 def test_events_come_by_time_then_kind_then_sequence() -> None:
@@ -120,7 +121,7 @@ def test_partner_left_alone_goes_on_faster() -> None:
     )
     instance = Instance(cluster=ONE, jobs=jobs, running=running)
     plan = simulate(instance, Scripted(start_all))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     # both at half speed until a is done at 8, then b has 6 left at full speed
     assert [entry.completion_s for entry in plan.jobs] == [8.0, 14.0]
     assert [segment.mode.share_with for segment in plan.jobs[1].segments] == ["a", None]
@@ -170,7 +171,7 @@ def test_quota_and_resources_hold_jobs_back() -> None:
     )
     instance = Instance(cluster=cluster, jobs=jobs, tenants=(Tenant(name="t", gpu_quota=3),))
     plan = simulate(instance, policy("sjf"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 3.0, 0.0, 5.0]
 
 
@@ -193,7 +194,7 @@ def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
         Job(id="wide", gpus=5, duration_s=3.0, profile=wide),
     )
     plan = simulate(Instance(cluster=cluster, jobs=jobs), policy("fifo"))
-    assert verify(Instance(cluster=cluster, jobs=jobs), plan, WCT).ok
+    checked(Instance(cluster=cluster, jobs=jobs), plan)
     assert [entry.completion_s for entry in plan.jobs] == [3.0, 4.0, 3.0]
     assert plan.jobs[1].segments[0].mode.clock_mhz == 900
     several = tuple(Job(id=f"w{i}", gpus=5, duration_s=2.0 + i, profile=wide) for i in range(3))
@@ -201,7 +202,7 @@ def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
         cluster=replace(cluster, nodes=(*nodes[:2], replace(nodes[2], gpus=9))), jobs=several
     )
     plan = simulate(narrow, policy("fifo"))
-    assert verify(narrow, plan, WCT).ok
+    checked(narrow, plan)
     assert [(e.segments[0].start_s, len(e.segments[0].placement)) for e in plan.jobs] == [
         (0.0, 1),
         (0.0, 2),
@@ -220,7 +221,7 @@ def test_the_power_cap_uplinks_and_loans_hold_jobs_back() -> None:
     )
     lent = Instance(cluster=cluster, jobs=jobs, tenants=tenants)
     plan = simulate(lent, policy("fifo"))
-    assert verify(lent, plan, WCT).ok
+    checked(lent, plan)
     assert [entry.segments[0].start_s for entry in plan.jobs] == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
@@ -232,7 +233,7 @@ def test_dear_modes_are_not_taken_where_others_need_the_budget() -> None:
     jobs = tuple(Job(id=f"j{i}", modes=modes) for i in range(4))
     instance = Instance(cluster=Cluster(budgets={"money": 6.0}), jobs=jobs)
     plan = simulate(instance, policy("fifo"))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     assert [entry.completion_s for entry in plan.jobs] == [1.0, 9.0, 9.0, 9.0]
 
 
@@ -255,7 +256,7 @@ def test_policies_are_solvers() -> None:
         assert found.supports(instance, WCT) is None
         plans, notes = solved(name, instance)
         assert len(plans) == 1 and not notes
-        assert verify(instance, plans[0], WCT).ok
+        checked(instance, plans[0])
 
 
 def test_no_plan_but_a_reason_where_the_budgets_do_not_last() -> None:

@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched import Cluster, Instance, Job, Node, Tenant
+from optsched import Instance, Job, Tenant
 from optsched.driver import shares as rule
 from optsched.driver.fair_tree import Branch, rank, tree
 from optsched.driver.shares import DecayedUse, factors, weighed
@@ -19,6 +19,7 @@ from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
+from tests.clusters import one_node
 
 TENANTS = (
     Tenant(name="vision", weight=3),
@@ -73,7 +74,6 @@ stays = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(stays, st.floats(60, 1e6), st.floats(0, 1e6))
 def test_decayed_use_is_the_integral(
     held: list[tuple[int, float, float]], half_life_s: float, later_s: float
@@ -127,7 +127,6 @@ def test_factors_follow_use_among_those_who_want_something() -> None:
     assert set(fresh.values()) == {1.0}
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1e18), min_size=4, max_size=4),
     st.lists(st.sampled_from([0.0, 1e-9, 1.0, 1e9]), min_size=4, max_size=4),
@@ -151,7 +150,7 @@ def test_factors_are_bounded_whatever_was_used(
 def instance(half_life_s: float | None = 7200.0, jobs: int = 120) -> Instance:
     """Two tenants that could each fill the cluster for ever, entitled to 3/4 and 1/4."""
     return Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=8),)),
+        cluster=one_node(gpus=8),
         tenants=(Tenant(name="large", weight=3), Tenant(name="small", weight=1)),
         shares=None if half_life_s is None else Shares(half_life_s=half_life_s),
         jobs=tuple(
@@ -198,7 +197,7 @@ def test_who_floods_a_tenant_takes_nothing_from_its_other_user(
         ("late", 6000.0, late_s, int(30_000 / late_s)),
     ]
     given = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=4),)),
+        cluster=one_node(gpus=4),
         tenants=(Tenant(name="t"),),
         shares=Shares(half_life_s=2400.0),
         jobs=tuple(

@@ -17,7 +17,6 @@ from tests.policies.heavy import POLICIES
 
 from .believing import ALL, HERE, Heard, made, simulated, workload
 from .random_instances import instances
-from .test_beside import SLOW_DATA
 from .test_incidents import SIMPLE, check, disturbed
 
 
@@ -115,7 +114,7 @@ def test_the_same_again_and_after_an_interruption(kind: str) -> None:
     kind=st.sampled_from((*HERE, "noisy:3")),
     round_s=st.sampled_from([None, None, 7.3]),
 )
-@settings(SLOW_DATA, max_examples=60)
+@settings(max_examples=60)
 def test_plans_are_sound_whatever_is_believed(
     instance: Instance, name: str, kind: str, round_s: float | None
 ) -> None:
@@ -131,7 +130,7 @@ def test_plans_are_sound_whatever_is_believed(
 
 
 @given(instance=disturbed(instances()), kind=st.sampled_from(HERE))
-@settings(SLOW_DATA, max_examples=10)
+@settings(max_examples=10)
 def test_rounds_too(instance: Instance, kind: str) -> None:
     simulation = Simulation(instance, policy("optsched"), estimates=parse(kind))
     try:

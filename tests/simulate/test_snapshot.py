@@ -30,7 +30,7 @@ from optsched.simulate.virtual import VirtualWorld
 
 from .random_instances import instances
 from .sharing_policy import StartsBeside
-from .test_beside import SLOW_DATA, sharing_instances
+from .test_beside import sharing_instances
 
 POLICIES = st.sampled_from(["fifo", "sjf", "srtf", "las", "beside"])
 
@@ -46,7 +46,7 @@ def world_after(instance: Instance, name: str, instants: int) -> World:
 
 
 @given(instance=sharing_instances(), name=POLICIES, instants=st.integers(1, 20))
-@settings(SLOW_DATA, max_examples=80)
+@settings(max_examples=80)
 def test_snapshots_are_sound_and_agree_with_the_world(
     instance: Instance, name: str, instants: int
 ) -> None:
@@ -124,7 +124,7 @@ def test_what_follows_is_the_same(examples: int) -> None:
         name=st.sampled_from(["fifo", "sjf", "wspt"]),
         instants=st.integers(1, 12),
     )
-    @settings(SLOW_DATA, max_examples=examples)
+    @settings(max_examples=examples)
     def check(instance: Instance, name: str, instants: int) -> None:
         latest_s = max(instance.release_s(job) for job in instance.jobs)
         world, rule = VirtualWorld(instance), policy(name)

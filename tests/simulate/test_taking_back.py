@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from optsched import Cluster, Instance, Job, Node, Profile, Tenant
+from optsched import Cluster, Instance, Job, Profile, Tenant
 from optsched.driver.world import World
 from optsched.model.plan import Plan
 from optsched.objectives import parse
 from optsched.plugins.registry import policy
 from optsched.round.verify_tiers import priority_inversions
 from optsched.simulate.run import simulate
-from optsched.verify import verify
 from optsched_solvers.policies.optsched import Optsched
+from tests.clusters import equal_nodes
 from tests.policies.test_optsched import WCT, crowded
+from tests.verified import checked
 
 SAVES_S = 20.0
 
@@ -36,7 +37,7 @@ def lent(saves_s: float = SAVES_S, **owner: float) -> Instance:
         for k in range(3)
     )
     return Instance(
-        cluster=Cluster(nodes=tuple(Node(name=f"n{k}", gpus=4) for k in range(2))),
+        cluster=Cluster(nodes=equal_nodes(2, gpus=4)),
         tenants=(Tenant(name="a", gpu_quota=4, borrow_gpus=4), Tenant(name="b", gpu_quota=4)),
         jobs=(*borrowed, *owned),
     )
@@ -48,7 +49,7 @@ def spans(plan: Plan) -> dict[str, list[tuple[float, float]]]:
 
 def simulated(instance: Instance) -> Plan:
     plan = simulate(instance, policy("optsched", WCT))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan, WCT)
     return plan
 
 
@@ -106,5 +107,5 @@ def test_no_decision_leaves_to_borrowers_what_lenders_wait_for(
 
     monkeypatch.setattr(Optsched, "decide", watched)
     plan = simulate(instance, policy("optsched", parse("wct")))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan, WCT)
     assert rounds[0] > 20 and loans[0] > 10

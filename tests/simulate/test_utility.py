@@ -19,6 +19,7 @@ from optsched.simulate.metrics import measure
 from optsched.simulate.metrics.utility import mean_utility
 from optsched.simulate.record import Record
 from optsched.simulate.run import Simulation
+from tests.clusters import one_node
 
 
 def utility(instance: Instance, rule: str = "fifo") -> tuple[float | None, Record]:
@@ -28,7 +29,7 @@ def utility(instance: Instance, rule: str = "fifo") -> tuple[float | None, Recor
 
 
 def one_gpu(*jobs: Job, **more: object) -> Instance:
-    return Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs, **more)  # type: ignore[arg-type]
+    return Instance(cluster=one_node(gpus=1), jobs=jobs, **more)  # type: ignore[arg-type]
 
 
 def test_by_hand() -> None:
@@ -79,7 +80,7 @@ JOBS = st.builds(
 
 
 @given(st.lists(JOBS, min_size=2, max_size=5), st.sampled_from(["fifo", "srtf", "las"]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_it_is_the_sum_over_small_steps(drawn: list[Job], rule: str) -> None:
     jobs = tuple(replace(job, id=f"j{i}") for i, job in enumerate(drawn))
     nodes = (Node(name="n", gpus=2),)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from optsched import Cluster, Instance, Job, Node, Profile, Running, Slot
 from optsched.bounds import lower_bounds
@@ -23,14 +23,13 @@ from optsched.plugins.registry import policy
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
+from tests.clusters import equal_nodes
 from tests.policies.test_looking_ahead import drawn
+from tests.verified import checked
 
 from .windowed import windowed
 
 WCT = parse("wct")
-DATA = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
 EVERYONE_OUT = Window(nodes=("n0",), from_s=100.0, to_s=200.0)
 
 
@@ -44,8 +43,7 @@ def one_node(*jobs: Job, windows: tuple[Window, ...] = (EVERYONE_OUT,), **held: 
 def stays(instance: Instance, name: str = "backfill") -> dict[str, list[tuple[float, float]]]:
     """Return start and end of each stay of each job, in a plan that the verifier accepts."""
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations
+    checked(instance, plan)
     return {
         entry.id: [(round(own.start_s, 3), round(own.end_s, 3)) for own in entry.segments]
         for entry in plan.jobs
@@ -92,7 +90,7 @@ def test_who_is_believed_shorter_than_it_is_saves_in_time_if_it_can() -> None:
     plan = simulation.record().plan()
     ends = {entry.id: [own.end_s for own in entry.segments] for entry in plan.jobs}
     assert ends["saves"][0] == 100.0 and ends["plain"] == [150.0]
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     assert not verify(instance, plan, WCT).ok  # no plan may intend that
 
 
@@ -107,7 +105,7 @@ class _Halved:
 
 
 @given(instance=windowed())
-@settings(DATA, max_examples=40)
+@settings(max_examples=40)
 def test_no_plan_beats_the_bounds_and_the_verifier_finds_who_stays(instance: Instance) -> None:
     bound = lower_bounds(instance, WCT)[0].value
     for name in ("backfill", "srtf"):
@@ -118,7 +116,7 @@ def test_no_plan_beats_the_bounds_and_the_verifier_finds_who_stays(instance: Ins
 
 
 @given(instance=windowed())
-@settings(DATA, max_examples=40)
+@settings(max_examples=40)
 def test_a_round_starts_nobody_who_would_meet_a_window(instance: Instance) -> None:
     seen = snapshot(World(instance)).instance
     solution = decide(seen, budget_s=5.0)
@@ -136,7 +134,7 @@ def test_a_batch_that_is_planned_ahead_obeys_windows(seed: int) -> None:
         to_s = from_s + draw.choice([80.0, 220.0, 1000.0])
         windows.append(Window(nodes=nodes, from_s=from_s, to_s=to_s))
     instance = replace(batch, cluster=replace(batch.cluster, windows=tuple(windows)))
-    assert verify(instance, simulate(instance, policy("optsched")), WCT).ok
+    checked(instance, simulate(instance, policy("optsched")))
 
 
 def test_the_verifier_tells_node_job_and_window() -> None:
@@ -201,7 +199,7 @@ def powered(seed: int) -> Instance:
     """Return 16 GPUs of 300 W under a cap that is 25 % lower for three hours, and 60 jobs."""
     rng = random.Random(seed)
     cluster = Cluster(
-        nodes=tuple(Node(name=f"n{i}", gpu_type="a", gpus=4) for i in range(4)),
+        nodes=equal_nodes(4, gpu_type="a", gpus=4),
         resources={"power_w": 4800.0},
         windows=(Window(from_s=3600.0, to_s=14400.0, name="dim", resources={"power_w": 3600.0}),),
     )
@@ -225,8 +223,7 @@ def test_a_lower_power_cap_is_held_to_the_second(name: str, seed: int) -> None:
     instance = powered(seed)
     check_instance(instance)
     plan = simulate(instance, policy(name))
-    report = verify(instance, plan, WCT)
-    assert report.ok, report.violations[:3]
+    checked(instance, plan)
     stays = [segment for entry in plan.jobs for segment in entry.segments]
     drawn = [
         sum(300.0 * own.mode.gpus for own in stays if own.start_s <= at_s < own.end_s)
@@ -271,7 +268,7 @@ def test_who_cannot_have_saved_yet_may_hold_more_than_a_window_leaves_until_then
     instance = Instance(cluster=cluster, jobs=jobs, running=held)
     check_instance(instance)
     plan = simulate(instance, policy("fifo"))
-    assert verify(instance, plan, WCT, replay=True).ok
+    checked(instance, plan, replay=True)
     starts_s = {entry.id: entry.segments[0].start_s for entry in plan.jobs}
     assert starts_s == {"long": 0.0, "short": 0.0, "new": 6.0}
     bare = replace(instance, cluster=replace(cluster, windows=()))
@@ -302,7 +299,7 @@ def test_a_lower_quota_is_held_to_the_second(name: str) -> None:
     )
     instance = Instance(cluster=cluster, tenants=tenants, jobs=jobs)
     plan = simulate(instance, policy(name))
-    assert verify(instance, plan, WCT).ok
+    checked(instance, plan)
     bare = replace(instance, cluster=replace(cluster, windows=()))
     before = verify(instance, simulate(bare, policy(name)), WCT).violations
     assert {violation.rule for violation in before} == {"window"}

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched.bounds.yardstick import yardsticks
@@ -21,8 +21,10 @@ from optsched.plugins.solver import Report, Request
 from optsched.traces.generate.synth import generate
 from optsched.verify import verify
 from optsched_solvers.cpsat import SOLVER
+from tests.clusters import equal_nodes
 from tests.oracles import brute_force, edd, mcnaughton, moore_hodgson, smith, spt, tiny, unrelated
 from tests.simulate.windowed import windowed
+from tests.verified import checked
 
 TOLERANCE = 2e-6
 """Relative; times off every common grid are rounded at a hundred-millionth of the horizon."""
@@ -45,11 +47,9 @@ def solve(
     goal, outcome = parse(objective), Outcome()
 
     def plan(found: Plan) -> None:
-        report = verify(instance, found, goal)
-        assert report.ok, report.violations
-        assert report.values is not None
-        if outcome.values is None or report.values < outcome.values:
-            outcome.values, outcome.plan = report.values, found
+        values = checked(instance, found, goal)
+        if outcome.values is None or values < outcome.values:
+            outcome.values, outcome.plan = values, found
 
     def bound(level: int, value: float, source: str) -> None:
         outcome.bounds[level] = max(value, outcome.bounds.get(level, -math.inf))
@@ -99,7 +99,7 @@ OBJECTIVES = (
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @given(instance=tiny.instances(most_jobs=4))
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6)
 def test_equals_brute_force(objective: str, instance: Instance) -> None:
     assume(instance.jobs)
     best = brute_force.optimum(instance, parse(objective))
@@ -110,7 +110,7 @@ def test_equals_brute_force(objective: str, instance: Instance) -> None:
 
 
 @given(instance=tiny.instances(most_jobs=5, most_running=3))
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15)
 def test_preempt_or_continue_equals_brute_force(instance: Instance) -> None:
     assume(instance.jobs)
     best = brute_force.optimum(instance, parse("wct"))
@@ -132,7 +132,7 @@ BESIDE_WINDOWS = ("wct", "makespan", "deadline,wct", "cost", "tail:0.5", "maxmin
 
 @pytest.mark.parametrize("objective", BESIDE_WINDOWS)
 @given(instance=windowed(tiny.instances(most_jobs=4).filter(lambda i: i.jobs)))
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8)
 def test_windows_equal_brute_force(objective: str, instance: Instance) -> None:
     assert_optimal_beside_windows(instance, objective)
 
@@ -140,14 +140,14 @@ def test_windows_equal_brute_force(objective: str, instance: Instance) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", BESIDE_WINDOWS)
 @given(instance=windowed(tiny.instances(most_jobs=4, most_running=3).filter(lambda i: i.jobs)))
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 def test_many_windows_equal_brute_force(objective: str, instance: Instance) -> None:
     assert_optimal_beside_windows(instance, objective)
 
 
 @pytest.mark.slow
 @given(instance=tiny.instances(most_jobs=6, most_running=3))
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 def test_preempt_or_continue_of_six_jobs_equals_brute_force(instance: Instance) -> None:
     assume(instance.jobs)
     best = brute_force.optimum(instance, parse("wct"))
@@ -157,7 +157,7 @@ def test_preempt_or_continue_of_six_jobs_equals_brute_force(instance: Instance) 
 
 @pytest.mark.parametrize("objective", ("wct", "makespan", "deadline,wct", "cost", "tail:0.5"))
 @given(instance=tiny.with_pairs())
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12)
 def test_pairs_that_share_gpus_equal_brute_force(objective: str, instance: Instance) -> None:
     assume(any(entry.mode.share_with for entry in instance.running))
     best = brute_force.optimum(instance, parse(objective))
@@ -171,7 +171,7 @@ def test_pairs_that_share_gpus_equal_brute_force(objective: str, instance: Insta
 
 @pytest.mark.slow
 @given(instance=tiny.with_pairs(most_jobs=5))
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250)
 def test_many_pairs_that_share_gpus_equal_brute_force(instance: Instance) -> None:
     assume(any(entry.mode.share_with for entry in instance.running))
     best = brute_force.optimum(instance, parse("wct"))
@@ -208,7 +208,7 @@ def one_node(gpus: int, jobs: list[Job]) -> Instance:
 
 
 @given(durations, st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_smiths_rule(processing: list[int], data: st.DataObject) -> None:
     weights = [data.draw(st.integers(1, 9)) for _ in processing]
     jobs = [
@@ -220,7 +220,7 @@ def test_smiths_rule(processing: list[int], data: st.DataObject) -> None:
 
 
 @given(durations, st.integers(2, 3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_shortest_first_on_identical_gpus(processing: list[int], machines: int) -> None:
     jobs = [Job(id=f"j{i}", duration_s=p) for i, p in enumerate(processing)]
     assert_optimal(
@@ -231,7 +231,7 @@ def test_shortest_first_on_identical_gpus(processing: list[int], machines: int) 
 
 
 @given(durations, st.integers(2, 3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_no_shorter_than_mcnaughton(processing: list[int], machines: int) -> None:
     outcome = solve(
         one_node(machines, [Job(id=f"j{i}", duration_s=p) for i, p in enumerate(processing)]),
@@ -243,7 +243,7 @@ def test_no_shorter_than_mcnaughton(processing: list[int], machines: int) -> Non
 
 
 @given(durations, st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_due_dates(processing: list[int], data: st.DataObject) -> None:
     due = [float(data.draw(st.integers(1, 60))) for _ in processing]
     jobs = [
@@ -256,7 +256,7 @@ def test_due_dates(processing: list[int], data: st.DataObject) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_unrelated_gpus(times: list[tuple[int, int]]) -> None:
     nodes = (Node(name="m0", gpu_type="a", gpus=1), Node(name="m1", gpu_type="b", gpus=1))
     jobs = tuple(
@@ -280,7 +280,7 @@ def test_unrelated_gpus(times: list[tuple[int, int]]) -> None:
     startup=st.integers(0, 20),
     restore=st.integers(0, 40),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_swap_rule(
     remaining: int, waiting: int, checkpoint: int, startup: int, restore: int
 ) -> None:
@@ -311,7 +311,7 @@ def test_swap_rule(
 
 
 def batch(jobs: int) -> Instance:
-    nodes = tuple(Node(name=f"n{i}", gpus=4) for i in range(2))
+    nodes = equal_nodes(2, gpus=4)
     return Instance(
         cluster=Cluster(nodes=nodes),
         jobs=tuple(
@@ -394,9 +394,8 @@ def test_incumbent_off_the_grid_is_taken_up() -> None:
     goal, seen = parse("wct"), []
 
     def plan(found: Plan) -> None:
-        report = verify(instance, found, goal)
-        assert report.ok, report.violations
-        seen.append(report.values)
+        values = checked(instance, found, goal)
+        seen.append(values)
 
     request = Request(instance=instance, objective=goal, time_limit_s=5, incumbent=start)
     SOLVER.solve(request, Report(plan=plan, bound=lambda *_: None, infeasible=print, note=print))

@@ -7,16 +7,14 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.files.faults import find_faults
-from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
 from optsched.objectives import parse
 from optsched.plugins.solver import SILENT
 from optsched.traces.generate.synth import generate
-from optsched.verify import verify
 from optsched_solvers.cpsat import free_times
 from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
@@ -28,10 +26,10 @@ from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.plans import plan_of
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate as generate_schedule
+from tests.clusters import one_node
 from tests.oracles import tiny
 from tests.solvers.test_lists import changed
-
-CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+from tests.verified import checked
 
 
 def decoder(problem: Problem) -> FreeTimes:
@@ -42,8 +40,7 @@ def check(problem: Problem, decoded: Decoded) -> None:
     """Check the plan of a list, and that its value is at most what is told."""
     evaluator = Evaluator(problem)
     schedule = decoded.schedule
-    result = verify(problem.instance, plan_of(problem, schedule), problem.objective)
-    assert result.ok, result.violations
+    checked(problem.instance, plan_of(problem, schedule), problem.objective)
     told, value = decoded.values(evaluator)[0], evaluator.values(schedule)[0]
     assert value <= told + 1e-9 * abs(told)
 
@@ -66,7 +63,7 @@ def walk(instance: Instance, data: st.DataObject, changes: int) -> None:
         code = changed(kept.kept.code if kept.kept else code, problem, data)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=80)
 @given(instance=tiny.instances(most_jobs=7), data=st.data())
 def test_plans_of_few_jobs_are_valid(instance: Instance, data: st.DataObject) -> None:
     nodes = (replace(node, cpus=None, memory_gib=None) for node in instance.cluster.nodes)
@@ -78,11 +75,11 @@ def test_plans_of_few_jobs_are_valid(instance: Instance, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("types", [1, 3])
-@settings(max_examples=3, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_plans_of_many_jobs_are_valid(types: int, data: st.DataObject) -> None:
     instance = generate(
-        jobs=60, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types, arrivals="batch"
+        jobs=40, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types, arrivals="batch"
     )
     assert free_times.applies(Problem(instance, parse("wct")))
     walk(instance, data, 20)
@@ -127,7 +124,7 @@ def test_list_search_ends_with_each_job_kept_to_a_type() -> None:
     assert None not in search.decoder.kept.parts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     jobs=st.lists(
         st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=9
@@ -140,7 +137,7 @@ def test_on_one_node_gaps_are_filled_as_by_serial_generation(
     """Single GPUs and gangs that leave none free: a gap of GPUs that end at one time."""
     lengths = [float(length) for _, length, _ in jobs]
     instance = tiny.single_gpu(lengths)
-    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     sized = tuple(
         replace(job, gpus=1 if gpus < 4 else 4, submit_s=float(after))
         for job, (gpus, _, after) in zip(instance.jobs, jobs, strict=True)

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
@@ -15,9 +15,8 @@ from optsched_solvers.scheduling.gangs import GangBound
 from optsched_solvers.scheduling.lagrange import Floats, PriceBound, grid
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate
+from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
-
-CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
 def bounds(problem: Problem, steps: int) -> tuple[float, float]:
@@ -36,7 +35,7 @@ def bounds(problem: Problem, steps: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("objective", ["wct", "tardiness2", "wct+3*deadline"])
-@settings(max_examples=12, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=12)
 @given(instance=tiny.instances(most_jobs=3, most_nodes=2))
 def test_no_bound_is_above_the_optimum(objective: str, instance: Instance) -> None:
     goal = parse(objective)
@@ -110,7 +109,7 @@ def plain(problem: Problem, bound: GangBound, prices: Floats) -> float:
     return total
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1000))
 def test_the_dual_is_what_plain_arithmetic_says(seed: int) -> None:
     problem = Problem(two_types(), parse("wct"))
@@ -126,7 +125,7 @@ def test_a_gang_that_fills_a_type_runs_beside_nothing() -> None:
         Job(id=name, gpus=gpus, duration_s=10.0, profile=Profile(rate={"a": 1.0}))
         for name, gpus in (("gang", 4), ("b", 1), ("c", 1))
     )
-    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=4),))
+    cluster = one_node(gpu_type="a", gpus=4)
     by_gpu, by_gang = bounds(Problem(Instance(cluster=cluster, jobs=jobs), parse("wct")), 150)
     assert by_gpu < 36  # gang after b and c: 10 + 10 + 20
     assert 39 < by_gang <= 40

@@ -4,7 +4,7 @@ when decoded whole."""
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.files.faults import find_faults
@@ -15,8 +15,6 @@ from optsched_solvers.cpsat.clock import Budget
 from optsched_solvers.cpsat.lists import Decoder, List
 from optsched_solvers.scheduling.problem import Problem
 from tests.oracles import tiny
-
-CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
 def changed(code: List, problem: Problem, data: st.DataObject) -> List:
@@ -74,14 +72,14 @@ def check(instance: Instance, data: st.DataObject, changes: int) -> None:
         code = changed(decoder.kept.code if decoder.kept else code, problem, data)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=60)
 @given(instance=tiny.instances(most_jobs=7), data=st.data())
 def test_schedules_are_those_of_whole_lists(instance: Instance, data: st.DataObject) -> None:
     amount = data.draw(st.sampled_from((None, 3.0, 6.0)))
     check(instance if amount is None else with_budget(instance, amount), data, 5)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=30)
 @given(instance=tiny.with_pairs(most_jobs=7), data=st.data())
 def test_schedules_of_pairs_are_those_of_whole_lists(
     instance: Instance, data: st.DataObject
@@ -90,7 +88,7 @@ def test_schedules_of_pairs_are_those_of_whole_lists(
 
 
 @pytest.mark.parametrize("types", [1, 3])
-@settings(max_examples=3, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_schedules_of_many_jobs_are_those_of_whole_lists(types: int, data: st.DataObject) -> None:
     instance = generate(jobs=40, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types)

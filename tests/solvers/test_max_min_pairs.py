@@ -162,7 +162,7 @@ def problems(draw: st.DrawFn) -> SharingProblem:
     return problem
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems())
 def test_the_complete_lp_agrees(problem: SharingProblem) -> None:
     shares = solve(problem)
@@ -173,7 +173,7 @@ def test_the_complete_lp_agrees(problem: SharingProblem) -> None:
     assert 0 <= shares.gap <= 2e-6
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems(), st.sampled_from([0.5, 0.1, 0.01]))
 def test_a_wide_gap_is_kept_and_proved(problem: SharingProblem, gap: float) -> None:
     shares = solve(problem, gap)
@@ -181,7 +181,7 @@ def test_a_wide_gap_is_kept_and_proved(problem: SharingProblem, gap: float) -> N
     assert shares.value <= shares.bound <= shares.value * (1 + gap + 1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems())
 def test_jobs_of_one_kind_and_weight_get_the_same(problem: SharingProblem) -> None:
     shares = solve(problem)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched.errors import InputError, SolverUnavailableError
@@ -27,7 +27,9 @@ from optsched_solvers.milp.alternatives import Ways, find_ways
 from optsched_solvers.scheduling.plans import plan_of
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate
+from tests.clusters import equal_nodes
 from tests.oracles import brute_force, tiny
+from tests.verified import checked
 
 
 @dataclass
@@ -70,10 +72,8 @@ def solve(
     )
     found = []
     for plan in heard.plans:
-        report = verify(instance, plan, goal)
-        assert report.ok, [str(violation) for violation in report.violations]
-        assert report.values is not None
-        found.append(report.values)
+        values = checked(instance, plan, goal)
+        found.append(values)
     return heard, min(found, default=None)
 
 
@@ -85,7 +85,7 @@ def proves(heard: Heard, values: tuple[float, ...] | None, optimum: tuple[float,
 
 
 def one_type(*jobs: Job, gpus: int = 4, nodes: int = 1, **fields: object) -> Instance:
-    hosts = tuple(Node(name=f"n{k}", gpu_type="a", gpus=gpus) for k in range(nodes))
+    hosts = equal_nodes(nodes, gpu_type="a", gpus=gpus)
     return Instance(cluster=Cluster(nodes=hosts), jobs=jobs, **fields)  # type: ignore[arg-type]
 
 
@@ -132,7 +132,7 @@ def only_measured(job: Job) -> Job:
     return replace(job, gpus=gpus, profile=replace(job.profile, cpus_per_gpu=table))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15)
 @given(tiny.instances(), st.sampled_from(OBJECTIVES), st.booleans())
 def test_value_and_bound_against_brute_force(
     instance: Instance, objective: str, with_incumbent: bool
@@ -156,7 +156,7 @@ def test_value_and_bound_against_brute_force(
         assert bound <= optimum[level] + 1e-9 * abs(optimum[level])
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6)
 @given(st.integers(0, 10**6), st.sampled_from(("wct", "makespan")))
 def test_coarse_grids_give_valid_bounds(seed: int, objective: str) -> None:
     random = Random(seed)

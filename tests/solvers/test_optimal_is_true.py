@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -204,7 +204,7 @@ def assert_true(instance: Instance, objective: str, solver: str, seconds: float 
 @pytest.mark.parametrize("solver", ("cpsat", "milp"))
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @given(instance=stretched())
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4)
 def test_optimal_is_true(solver: str, objective: str, instance: Instance) -> None:
     assume(instance.jobs and not find_faults(instance))
     assert_true(instance, objective, solver, seconds=2)
@@ -214,7 +214,7 @@ def test_optimal_is_true(solver: str, objective: str, instance: Instance) -> Non
 @pytest.mark.parametrize("solver", ("cpsat", "milp"))
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @given(instance=stretched())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150)
 def test_optimal_is_true_at_length(solver: str, objective: str, instance: Instance) -> None:
     assume(instance.jobs and not find_faults(instance))
     assert_true(instance, objective, solver)

@@ -4,17 +4,16 @@ are rounded."""
 import math
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 
-from optsched import Cluster, Instance, Job, Node
+from optsched import Instance, Job
 from optsched.objectives import parse
 from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.orders import Orders
 from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import replay
+from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
-
-CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
 def check(instance: Instance, objective: str) -> None:
@@ -39,14 +38,14 @@ def check(instance: Instance, objective: str) -> None:
 
 
 @pytest.mark.parametrize("objective", ["wct", "tardiness", "wct+3*deadline", "tardiness2"])
-@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=60)
 @given(instance=tiny.instances(most_jobs=4, most_nodes=2))
 def test_least_is_the_optimum(objective: str, instance: Instance) -> None:
     check(instance, objective)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=1000)
 @given(instance=tiny.instances(most_jobs=6, most_running=3, most_nodes=3))
 def test_least_is_the_optimum_of_six_jobs(instance: Instance) -> None:
     check(instance, "wct")
@@ -66,7 +65,7 @@ def test_leaves_makespan_alone() -> None:
 def test_a_rate_counts_from_the_true_release_where_times_are_rounded_down() -> None:
     """On a grid of hours the short job could end before it is submitted."""
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=2),)),
+        cluster=one_node(gpu_type="a", gpus=2),
         jobs=(Job(id="long", duration_s=2e8), Job(id="short", duration_s=0.5, submit_s=1000.7)),
     )
     problem = Problem(instance, parse("throughput"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 
 from optsched.bounds import all_bounds
 from optsched.cli import main
@@ -86,7 +86,7 @@ def test_they_are_strict_unless_ignored() -> None:
 
 @pytest.mark.parametrize("objective", ["wct", "makespan", "tail:0.5", "deadline"])
 @given(instance=tiny.instances(most_jobs=4))
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5)
 def test_optima_and_bounds_against_brute_force(objective: str, instance: Instance) -> None:
     instance = with_priorities(instance)
     goal = by_priority(parse(objective), instance)

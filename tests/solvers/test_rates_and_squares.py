@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import (
@@ -35,10 +35,11 @@ from optsched.objectives import parse, values
 from optsched.plugins import registry
 from optsched.round.decide import decide
 from optsched.simulate.run import simulate
-from optsched.verify import verify
+from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
+from tests.verified import checked
 
-QUICK = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=6)
 NOW_S = 1_700_000_000.0
 LATEST_S = 14
 """Starts after this are as good as this one: the last change is before."""
@@ -131,7 +132,7 @@ def assert_true(instance: Instance, objective: str, optimum: tuple[float, ...]) 
         assert not by[0].refutes(optimum[0], bound.value) or bound.level, bound
     found = solve(instance, objective, solver="cpsat", time_limit_s=2, workers=1, isolate=False)
     assert found.plan is not None and not found.fallback, found
-    assert verify(instance, found.plan, goal).ok
+    checked(instance, found.plan, goal)
     assert not [note for note in found.notes if "wrong" in note or "claimed" in note], found.notes
     for level, value, yardstick in zip(found.levels, optimum, by, strict=True):
         assert level.bound is None or not yardstick.refutes(value, level.bound), (level, value)
@@ -241,7 +242,7 @@ def test_no_place_is_kept_for_a_gang_that_waits_for_green_energy() -> None:
         assert [entry.segments[0].start_s >= 9000.0 for entry in plan.jobs] == [green, green]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), min_size=1, max_size=4),
     st.integers(1, 20),
@@ -348,7 +349,7 @@ def test_a_job_shorter_than_a_tick_is_as_fast_as_it_is(objective: str) -> None:
         for job, other in zip(jobs, reversed(jobs), strict=True)
     )
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=1),)),
+        cluster=one_node(gpu_type="a", gpus=1),
         jobs=(*jobs, Job(id="late", submit_s=1e9, weight=0.0, duration_s=2.0)),
         running=pair,
     )
@@ -366,7 +367,7 @@ def test_who_is_nearly_done_after_a_long_past_does_not_blur_who_is_worst_off() -
     """A nanosecond changes the rate of `late` by 5e-3, but never the lowest of all rates."""
     jobs = (Job(id="late", duration_s=1.65e8), Job(id="other", duration_s=2000.0))
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpu_type="a", gpus=1),)),
+        cluster=one_node(gpu_type="a", gpus=1),
         jobs=jobs,
         suspended=(Suspended(job="late", remaining_s=6.0),),
     )

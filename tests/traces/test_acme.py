@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from optsched import files
-from optsched.errors import InputError
 from optsched.model.profile import UNMEASURED, Profile
 from optsched.traces.readers import acme, job_table
 from optsched.traces.usable import NEVER_RAN
+
+from .refused import refusal
 
 SEREN = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time"  # noqa: E501
 SEREN_ROWS = (
@@ -41,12 +42,6 @@ def trace(folder: Path, *lines: str, name: str = "trace_seren.csv") -> Path:
 def kalos(job_id: str, *, nodes: Any = 1, gpus: Any = 8, cpus: Any = 120, memory: Any = 800) -> str:
     times = "2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,2023-05-17 11:02:48+00:00"
     return f"{job_id},u1,{nodes},{gpus},{cpus},{memory},100.0,Pretrain,COMPLETED,{times},,,110,10,0"
-
-
-def message(path: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        acme.read(path, **options)
-    return str(caught.value)
 
 
 def test_seren_by_hand(tmp_path: Path) -> None:
@@ -172,7 +167,7 @@ def test_jobs_that_never_ran_or_never_can_are_counted(tmp_path: Path) -> None:
 )
 def test_a_damaged_table_is_refused(tmp_path: Path, lines: tuple[str, ...], said: str) -> None:
     path = trace(tmp_path, *lines)
-    assert message(path).startswith(f"{path}: {said}")
+    assert refusal(acme.read, path).startswith(f"{path}: {said}")
 
 
 def test_the_instance_is_one_that_files_accept(tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ nodes = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     kinds=st.lists(nodes, min_size=1, max_size=4),
     gpus=st.lists(st.integers(1, 16), min_size=1, max_size=6),

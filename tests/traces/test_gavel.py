@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from optsched import files
-from optsched.errors import InputError
 from optsched.model.profile import Locality, Sharing
 from optsched.traces.readers import gavel
 from optsched.traces.readers.throughputs import NOT_MEASURED
+
+from .refused import refusal
 
 TABLE: dict[str, dict[str, dict[str, Any]]] = {
     "v100": {
@@ -70,12 +71,6 @@ def trace(folder: Path, *lines: str, table: Any = TABLE) -> Path:
     path = folder / "small.trace"
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
-
-
-def message(path: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        gavel.read(path, **options)
-    return str(caught.value)
 
 
 def test_one_job_by_hand(tmp_path: Path) -> None:
@@ -187,7 +182,7 @@ def test_jobs_that_never_fit_are_dropped_with_the_reason(tmp_path: Path) -> None
         "it needs 8 GPUs of one type, the cluster has at most 4": 1,
         "its profile has rates for v100, p100, the cluster has k80": 1,
     }
-    assert message(trace(tmp_path, line7("A3C", 2, 4, 0))).endswith(
+    assert refusal(gavel.read, trace(tmp_path, line7("A3C", 2, 4, 0))).endswith(
         "none of the 1 jobs can be used (job type and GPU count are not in the throughput table: 1)"
     )
 
@@ -216,7 +211,7 @@ def test_jobs_that_never_fit_are_dropped_with_the_reason(tmp_path: Path) -> None
 )
 def test_a_damaged_line_is_refused(tmp_path: Path, line: str, said: str) -> None:
     path = trace(tmp_path, line7("A3C", 2, 1, 0), line)
-    assert message(path) == f"{path}: {said}"
+    assert refusal(gavel.read, path) == f"{path}: {said}"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +234,7 @@ def test_a_damaged_line_is_refused(tmp_path: Path, line: str, said: str) -> None
 )
 def test_a_cluster_that_makes_no_sense_is_refused(tmp_path: Path, cluster: str) -> None:
     path = trace(tmp_path, line7("A3C", 2, 1, 0))
-    assert cluster in message(path, cluster=cluster)
+    assert cluster in refusal(gavel.read, path, cluster=cluster)
 
 
 NO_RATE = "v100: ('A3C', 1): expected {'null': steps per second >= 0, ...}"
@@ -254,7 +249,7 @@ def test_the_table_is_looked_for_beside_the_trace_and_above(tmp_path: Path) -> N
     other = tmp_path / "other.json.gz"
     other.write_bytes(gzip.compress((tmp_path / "simulation_throughputs.json").read_bytes()))
     (tmp_path / "simulation_throughputs.json").unlink()
-    assert "name Gavel's throughput table with --throughputs PATH" in message(moved)
+    assert "name Gavel's throughput table with --throughputs PATH" in refusal(gavel.read, moved)
     assert gavel.read(moved, throughputs=other).kept == 1
 
 
@@ -273,7 +268,7 @@ def test_the_table_is_looked_for_beside_the_trace_and_above(tmp_path: Path) -> N
     ],
 )
 def test_a_damaged_table_is_refused(tmp_path: Path, table: Any, said: str) -> None:
-    assert said in message(trace(tmp_path, line7("A3C", 2, 1, 0), table=table))
+    assert said in refusal(gavel.read, trace(tmp_path, line7("A3C", 2, 1, 0), table=table))
 
 
 def test_published_seven_columns_by_hand(data: Path) -> None:

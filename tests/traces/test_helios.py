@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from optsched import files
-from optsched.errors import InputError
 from optsched.model.profile import UNMEASURED, Profile
 from optsched.traces.readers import helios, job_table
 from optsched.traces.usable import NEGATIVE, NEVER_RAN, NO_SUBMISSION, NO_TIME
+
+from .refused import refusal
 
 HEADER = (
     "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
@@ -49,12 +50,6 @@ def log(folder: Path, *rows: str, sizes: str | None = None, cluster: str = "Eart
     if sizes is not None:
         (there / "cluster_gpu_number.csv").write_text(sizes)
     return there
-
-
-def message(path: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        helios.read(path, **options)
-    return str(caught.value)
 
 
 def test_the_published_example_by_hand(tmp_path: Path) -> None:
@@ -105,7 +100,7 @@ def test_the_cluster_is_found_by_the_name_of_the_file_or_given(tmp_path: Path) -
     path = folder / "cluster_log.csv"
     assert (
         "the name of one of venus, earth, saturn, uranus; name the cluster's GPUs with --cluster"
-        in message(path)
+        in refusal(helios.read, path)
     )
     given = helios.read(path, cluster="v100=12", gpus_per_node=4).instance
     assert [(node.gpus, node.cpus) for node in given.cluster.nodes] == [(4, None)] * 3
@@ -193,8 +188,8 @@ def test_quotas_are_the_largest_of_the_days_of_the_jobs(tmp_path: Path) -> None:
     assert imported.dropped == {
         "can never run on this cluster, the first is 3: it needs 1 GPU, the quota of vcold is 0": 2
     }
-    assert "the first is 1: it needs 64 GPUs, the quota of vcJkd is 16: 1)" in message(
-        folder, end="2020-06-10"
+    assert "the first is 1: it needs 64 GPUs, the quota of vcJkd is 16: 1)" in refusal(
+        helios.read, folder, end="2020-06-10"
     )
 
 
@@ -238,7 +233,7 @@ def test_quotas_of_all_days_where_none_is_a_day_of_the_jobs(tmp_path: Path) -> N
 )
 def test_damaged_sizes_are_refused(tmp_path: Path, sizes: str, said: str) -> None:
     folder = log(tmp_path, row("1"), sizes=sizes)
-    assert message(folder).startswith(f"{folder}/cluster_gpu_number.csv: {said}")
+    assert refusal(helios.read, folder).startswith(f"{folder}/cluster_gpu_number.csv: {said}")
 
 
 @pytest.mark.parametrize(
@@ -258,16 +253,16 @@ def test_damaged_sizes_are_refused(tmp_path: Path, sizes: str, said: str) -> Non
 )
 def test_a_damaged_row_is_refused(tmp_path: Path, line: str, said: str) -> None:
     folder = log(tmp_path, row("1"), line)
-    assert message(folder).startswith(f"{folder}/cluster_log.csv: {said}")
+    assert refusal(helios.read, folder).startswith(f"{folder}/cluster_log.csv: {said}")
 
 
 def test_what_is_no_job_table_is_refused(tmp_path: Path) -> None:
-    assert "has no cluster_log.csv" in message(tmp_path)
+    assert "has no cluster_log.csv" in refusal(helios.read, tmp_path)
     other = tmp_path / "venus.csv"
     other.write_text("timestamp,duration\n")
-    assert "gpu_num, cpu_num, state, submit_time" in message(other)
+    assert "gpu_num, cpu_num, state, submit_time" in refusal(helios.read, other)
     other.write_text(HEADER + "\n")
-    assert message(other).endswith("none of the 0 jobs can be used")
+    assert refusal(helios.read, other).endswith("none of the 0 jobs can be used")
 
 
 def test_the_instance_is_one_that_files_accept(tmp_path: Path) -> None:

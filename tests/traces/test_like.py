@@ -59,7 +59,7 @@ def run(*arguments: Any) -> Result:
 # the instance
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     kind=st.sampled_from(KINDS),
     jobs=st.integers(1, 80),

@@ -16,6 +16,8 @@ from optsched.traces.imported import Imported
 from optsched.traces.readers import pai
 from tests.data import DATA, needs_data
 
+from .refused import refusal
+
 HEADERS = {
     "pai_job_table": pai.JOB_COLUMNS,
     "pai_task_table": pai.TASK_COLUMNS,
@@ -312,9 +314,7 @@ def test_a_damaged_table_is_refused_with_its_line(
 ) -> None:
     tables = {"jobs": [*JOBS], "tasks": [*TASKS], "machines": [*MACHINES], "tags": [*TAGS]}
     tables[table].append(row)
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, **tables)
-    assert str(caught.value).removeprefix(f"{tmp_path}/trace/").startswith(message)
+    assert refusal(read, tmp_path, **tables).removeprefix(f"{tmp_path}/trace/").startswith(message)
 
 
 def test_tables_that_are_missing_or_others(tmp_path: Path) -> None:

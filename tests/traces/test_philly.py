@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from optsched import files
-from optsched.errors import InputError
 from optsched.model.instance import Failure
 from optsched.traces.readers import philly
 from optsched.traces.usable import (
@@ -19,6 +18,8 @@ from optsched.traces.usable import (
     NO_TIME,
     WITHOUT_GPUS,
 )
+
+from .refused import refusal
 
 EIGHT = [f"gpu{i}" for i in range(8)]
 
@@ -66,12 +67,6 @@ def hour(n: int) -> str:
 def simple(job_id: str, n: int, gpus: int = 1, vc: str = "ee9e8c") -> dict[str, Any]:
     """A job submitted at hour n that ran an hour from then on."""
     return record(job_id, hour(n), attempt(hour(n), hour(n + 1), m1=EIGHT[:gpus]), vc=vc)
-
-
-def message(path: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        philly.read(path, **options)
-    return str(caught.value)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -162,11 +157,11 @@ def test_the_clock_starts_with_the_first_job_kept_and_jobs_come_by_submission(
     assert of_one.dropped == {"of another tenant than ee9e8c": 1, "after the first 1": 1}
     assert [tenant.name for tenant in of_one.instance.tenants] == ["ee9e8c"]
     assert (
-        message(path, tenant="x")
+        refusal(philly.read, path, tenant="x")
         == "--tenant 'x': no usable job is of it; the tenants are 11cb48, ee9e8c"
     )
-    assert "expected a date" in message(path, start="spring")
-    assert message(path, start="2018-01-01").endswith(
+    assert "expected a date" in refusal(philly.read, path, start="spring")
+    assert refusal(philly.read, path, start="2018-01-01").endswith(
         "none of the 3 jobs can be used (submitted before --from: 3)"
     )
 
@@ -199,15 +194,15 @@ def test_the_clock_starts_with_the_first_job_kept_and_jobs_come_by_submission(
 def test_a_damaged_log_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "cluster_job_log"
     path.write_text(text)
-    assert message(path).startswith(str(path))
-    assert said in message(path)
+    assert refusal(philly.read, path).startswith(str(path))
+    assert said in refusal(philly.read, path)
 
 
 def test_a_folder_and_gzip(tmp_path: Path) -> None:
-    assert "has no cluster_job_log" in message(tmp_path)
+    assert "has no cluster_job_log" in refusal(philly.read, tmp_path)
     (tmp_path / "cluster_job_log.gz").write_bytes(gzip.compress(json.dumps([PUBLISHED]).encode()))
     assert philly.read(tmp_path).kept == 1
-    assert "cannot be read" in message(tmp_path / "absent")
+    assert "cannot be read" in refusal(philly.read, tmp_path / "absent")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -255,7 +250,7 @@ def test_machine_lists(tmp_path: Path) -> None:
         node.gpus
         for node in philly.read(path, cluster="v100=6", gpus_per_node=4).instance.cluster.nodes
     ] == [4, 2]
-    assert "--gpus-per-node goes with --cluster" in message(path, gpus_per_node=4)
+    assert "--gpus-per-node goes with --cluster" in refusal(philly.read, path, gpus_per_node=4)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +284,7 @@ def test_machine_lists(tmp_path: Path) -> None:
 def test_a_damaged_machine_list_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = log(tmp_path, simple("a", 1))
     (tmp_path / "cluster_machine_list").write_text(text)
-    assert said in message(path)
+    assert said in refusal(philly.read, path)
 
 
 def test_jobs_too_large_for_the_cluster_are_counted(tmp_path: Path) -> None:
@@ -299,7 +294,7 @@ def test_jobs_too_large_for_the_cluster_are_counted(tmp_path: Path) -> None:
         "can never run on this cluster, the first is b: it needs 8 GPUs of one type, the cluster "
         "has at most 4": 3
     }
-    assert message(path, cluster="p100=2").endswith("the cluster has at most 2: 4)")
+    assert refusal(philly.read, path, cluster="p100=2").endswith("the cluster has at most 2: 4)")
 
 
 # ------------------------------------------------------------------------------------------------
@@ -363,7 +358,7 @@ def test_the_table_by_hand(tmp_path: Path) -> None:
 def test_a_damaged_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "philly.csv"
     path.write_text(text)
-    assert said in message(path)
+    assert said in refusal(philly.read, path)
 
 
 def test_the_published_table(data: Path) -> None:

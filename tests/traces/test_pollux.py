@@ -8,11 +8,12 @@ from click.testing import CliRunner
 
 from optsched import files
 from optsched.cli import import_
-from optsched.errors import InputError
 from optsched.model.job import Elastic
 from optsched.model.profile import Locality
 from optsched.traces.readers import pollux
 from tests.data import DATA, needs_data
+
+from .refused import refusal
 
 PLACEMENTS = "placement,local_bsz,step_time,sync_time\n"
 MEASURED = PLACEMENTS + "".join(
@@ -45,12 +46,6 @@ def workload(folder: Path, *lines: str, header: str = HEADER, **changed: str) ->
     path = folder / "jobs.csv"
     path.write_text(header + "".join(f"{line}\n" for line in lines))
     return path
-
-
-def message(path: Path, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        pollux.read(path, **options)  # type: ignore[arg-type]
-    return str(caught.value)
 
 
 def test_an_elastic_job_by_hand(tmp_path: Path) -> None:
@@ -170,7 +165,7 @@ def test_measurements_may_lie_above_the_workload_or_be_named(tmp_path: Path) -> 
     far = tmp_path / "far" / "jobs.csv.gz"
     far.write_bytes(gzip.compress(below.read_bytes()))
     assert pollux.read(far, applications=tmp_path).instance == pollux.read(below).instance
-    assert "--applications PATH" in message(far, applications=tmp_path / "far")
+    assert "--applications PATH" in refusal(pollux.read, far, applications=tmp_path / "far")
 
 
 def test_line_ends_and_blanks_do_not_matter(tmp_path: Path) -> None:
@@ -233,21 +228,21 @@ LINE = "a,5,demo,1,20"
 def test_faults_are_named_with_their_place(
     tmp_path: Path, lines: tuple[str, ...], changed: dict[str, str], expected: list[str]
 ) -> None:
-    said = message(workload(tmp_path, *lines, **changed))
+    said = refusal(pollux.read, workload(tmp_path, *lines, **changed))
     assert all(part in said for part in expected), said
 
 
 def test_other_clusters_were_not_measured(tmp_path: Path) -> None:
     path = workload(tmp_path, LINE)
-    assert "t4" in message(path, cluster="v100=8")
-    assert "at most 4 a node" in message(path, gpus_per_node=8)
+    assert "t4" in refusal(pollux.read, path, cluster="v100=8")
+    assert "at most 4 a node" in refusal(pollux.read, path, gpus_per_node=8)
 
 
 def test_an_application_without_validation_is_a_fault(tmp_path: Path) -> None:
     path = workload(tmp_path, LINE)
     for table in (tmp_path / "demo").glob("validation-*"):
         table.unlink()
-    assert "validation-<batch size>.csv" in message(path)
+    assert "validation-<batch size>.csv" in refusal(pollux.read, path)
 
 
 def test_the_command_writes_a_sound_instance(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from optsched.files.faults import find_faults
 from optsched.model.job import Mode
 from optsched.traces.readers import psplib
 
+from .refused import refusal
+
 SMALL = """\
 ************************************************************************
 file with basedata            : small.bas
@@ -64,9 +66,7 @@ def small(tmp_path: Path, old: str = "", new: str = "", times: int = 1) -> Path:
 
 
 def fault(path: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        psplib.read(path)
-    return str(caught.value).removeprefix(f"{path}: ")
+    return refusal(psplib.read, path).removeprefix(f"{path}: ")
 
 
 def all_files(data: Path) -> list[Path]:

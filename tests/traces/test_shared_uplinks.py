@@ -5,12 +5,11 @@ import pytest
 from optsched import Cluster, Instance, Job, Node, Profile, generate
 from optsched.model.job import Mode
 from optsched.model.profile import Locality
-from optsched.objectives import parse
 from optsched.physics import rate
 from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.traces.generate.shared_uplinks import GANG_GBPS, with_shared_uplinks
-from optsched.verify import verify
+from tests.verified import checked
 
 
 def test_what_a_gang_loses_when_spread_is_when_it_communicates() -> None:
@@ -76,5 +75,5 @@ def test_gangs_slow_each_other_down_where_their_uplink_is_too_narrow() -> None:
     ):  # both cross r1's: half as fast for 0.4 of a step
         instance = with_shared_uplinks(plain, uplink_gbps)
         plan = simulate(instance, policy("fifo"))
-        assert verify(instance, plan, parse("wct")).ok
+        checked(instance, plan)
         assert [entry.completion_s for entry in plan.jobs] == pytest.approx([10.0 / rate_there] * 2)

@@ -19,6 +19,8 @@ from optsched.traces.readers import swf
 from optsched.traces.usable import NAMED_TWICE
 from tests.data import DATA, needs_data
 
+from .refused import refusal
+
 HEADER = "; Version: 2.2\n; MaxNodes: 4 (SMP)\n; MaxProcs: 20\n;UnixStartTime: 1000000000\n; MaxProcs: 99\n"  # noqa: E501
 
 
@@ -56,9 +58,9 @@ def read(tmp_path: Path, *lines: str, header: str = HEADER, **options: Any) -> I
 
 
 def fault(tmp_path: Path, *lines: str, header: str = HEADER, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, *lines, header=header, **options)
-    return str(caught.value).removeprefix(f"{tmp_path / 'log.swf'}: ")
+    return refusal(read, tmp_path, *lines, header=header, **options).removeprefix(
+        f"{tmp_path / 'log.swf'}: "
+    )
 
 
 def check_sound(instance: Instance) -> None:
@@ -227,7 +229,7 @@ JOBS = st.lists(
 BLANKS = st.text(" \t", min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     jobs=JOBS,
     blank=BLANKS,
@@ -258,7 +260,7 @@ def test_blanks_and_line_ends_change_nothing(
     check_sound(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(st.sampled_from("0123456789 -.;\n:MaxProcs"), max_size=200))
 def test_garbage_is_refused_or_sound(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("swf") / "log.swf"

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from optsched.errors import InputError
 from optsched.model.job import Mode
 from optsched.model.profile import Locality
 from optsched.physics import rate
 from optsched.physics.catalogue import catalogue_of
 from optsched.traces.readers import synergy
 from tests.data import DATA, needs_data
+
+from .refused import refusal
 
 IMAGE: dict[str, Any] = {
     "name": "res_1",
@@ -38,12 +39,6 @@ def trace(folder: Path, *lines: str, table: Any = (IMAGE, LANGUAGE)) -> Path:
     path = folder / "static_two"
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
-
-
-def message(path: Path, **given: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        synergy.read(path, **given)
-    return str(caught.value)
 
 
 def test_jobs_and_their_profiles(tmp_path: Path) -> None:
@@ -95,8 +90,8 @@ def test_rates_are_those_of_the_scarcer_of_cores_and_memory(tmp_path: Path) -> N
     assert profile.memory_gib_per_gpu == gib[2]
     assert profile.memory_rates == {gib[0]: 1.5, gib[1]: 2}
     table[4][1] = 0.9
-    assert "each that of the scarcer" in message(
-        trace(tmp_path, "0,res,0,100,1", table=[{**IMAGE, "tput": table}])
+    assert "each that of the scarcer" in refusal(
+        synergy.read, trace(tmp_path, "0,res,0,100,1", table=[{**IMAGE, "tput": table}])
     )
 
 
@@ -124,7 +119,7 @@ def test_what_was_not_measured_is_dropped(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_trace(tmp_path: Path, line: str, said: str) -> None:
-    assert said in message(trace(tmp_path, line))
+    assert said in refusal(synergy.read, trace(tmp_path, line))
 
 
 @pytest.mark.parametrize(
@@ -144,17 +139,17 @@ def test_what_is_wrong_with_a_trace(tmp_path: Path, line: str, said: str) -> Non
     ],
 )
 def test_what_is_wrong_with_the_measurements(tmp_path: Path, entry: Any) -> None:
-    said = message(trace(tmp_path, "0,res,0,100,1", table=[LANGUAGE, entry]))
+    said = refusal(synergy.read, trace(tmp_path, "0,res,0,100,1", table=[LANGUAGE, entry]))
     assert f"{synergy.TABLE}: entry 1: expected name, iter_time" in said
 
 
 def test_the_measurements_must_be_there(tmp_path: Path) -> None:
     path = trace(tmp_path, "0,res,0,100,1", table={})
-    assert "expected a list of Synergy's measurements" in message(path)
+    assert "expected a list of Synergy's measurements" in refusal(synergy.read, path)
     (tmp_path / synergy.TABLE).write_text("[")
-    assert "is not JSON" in message(path)
+    assert "is not JSON" in refusal(synergy.read, path)
     (tmp_path / synergy.TABLE).unlink()
-    assert "cannot be read" in message(path)
+    assert "cannot be read" in refusal(synergy.read, path)
 
 
 @needs_data("synergy")

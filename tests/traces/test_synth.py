@@ -29,7 +29,7 @@ def check_sound(instance: Instance) -> None:
     assert files.dump_instance(loaded) == text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     jobs=st.integers(1, 60),
     gpus=st.integers(1, 300),

@@ -1,15 +1,15 @@
 """Tiresias traces: both layouts, clusters of switches, and the published files."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from optsched.errors import InputError
 from optsched.traces.profiles.attach import attach
 from optsched.traces.readers import tiresias
 from optsched.traces.usable import NAMED_TWICE
 from tests.data import DATA, needs_data
+
+from .refused import refusal
 
 HEADER = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 OTHER = "job_id,num_gpu,submit_time,start_time,duration,model_size,aggr_interval,model_name,model_scale\n"  # noqa: E501
@@ -26,12 +26,6 @@ def switches(folder: Path, *lines: str, header: str = SPEC) -> Path:
     path = folder / "spec.csv"
     path.write_text(header + "\n".join(lines))
     return path
-
-
-def message(path: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        tiresias.read(path, **options)
-    return str(caught.value)
 
 
 def test_jobs(tmp_path: Path) -> None:
@@ -104,14 +98,14 @@ def test_switches_are_racks(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_with_switches(tmp_path: Path, lines: list[str], said: str) -> None:
     path = trace(tmp_path, "0,1,0,1,vgg11,5,1")
-    assert said in message(path, switches=switches(tmp_path, *lines))
+    assert said in refusal(tiresias.read, path, switches=switches(tmp_path, *lines))
 
 
 def test_switches_go_with_no_other_cluster(tmp_path: Path) -> None:
     path = trace(tmp_path, "0,1,0,1,vgg11,5,1")
     for options in ({"cluster": "v100=8"}, {"gpus_per_node": 8}):
-        assert "leave out --cluster and --gpus-per-node" in message(
-            path, switches=switches(tmp_path), **options
+        assert "leave out --cluster and --gpus-per-node" in refusal(
+            tiresias.read, path, switches=switches(tmp_path), **options
         )
 
 
@@ -138,7 +132,7 @@ def test_switches_go_with_no_other_cluster(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    assert said in message(path)
+    assert said in refusal(tiresias.read, path)
 
 
 def test_models_get_the_profiles_of_their_families(tmp_path: Path) -> None:
@@ -160,4 +154,4 @@ def test_the_published_files() -> None:
             folder / "60_job.csv", switches=folder / f"{shape}.csv"
         ).instance.cluster
         assert found.total_gpus == gpus
-    assert "distribution of GPU time" in message(folder / "yarn-gput1000.csv")
+    assert "distribution of GPU time" in refusal(tiresias.read, folder / "yarn-gput1000.csv")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from optsched.cli import main
@@ -32,7 +32,7 @@ from optsched_solvers.scheduling.problem import Problem
 from optsched_solvers.scheduling.schedule_generation import generate
 from tests.oracles import brute_force, tiny
 
-RANDOM = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=40)
 WCT = parse("wct")
 
 

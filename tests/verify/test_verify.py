@@ -15,7 +15,6 @@ from optsched import (
     Job,
     JobPlan,
     Mode,
-    Node,
     Plan,
     Profile,
     Running,
@@ -25,7 +24,8 @@ from optsched import (
 )
 from optsched.objectives import parse
 from optsched.verify import Report, decision_now, held_faults, running_faults, verify
-from tests.plan_cases import CASES, SLOW, entry, nodes, place, segment
+from tests.clusters import equal_nodes, one_node
+from tests.plan_cases import CASES, SLOW, entry, place, segment
 from tests.slow_check import is_valid, why_not
 
 ON_THE_GRID = sorted(set(CASES) - {"incidents", "crowded"})
@@ -207,7 +207,7 @@ def bent_segments(draw: st.DrawFn, instance: Instance, parts: list[Segment]) -> 
     return parts
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(bent())
 @example(CASES["held"]())
 @example(CASES["pairs"]())
@@ -229,7 +229,7 @@ def test_verifier_agrees_with_a_check_on_a_grid(case: tuple[Instance, Plan]) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=20_000)
 @given(bent())
 def test_verifier_agrees_with_a_check_on_a_grid_for_long(case: tuple[Instance, Plan]) -> None:
     instance, plan = case
@@ -257,7 +257,7 @@ def check(
     """Verify the plan of one job, with others beside it."""
     instance = Instance(
         now_s=now_s,
-        cluster=cluster or Cluster(nodes=nodes(2, gpus=4)),
+        cluster=cluster or Cluster(nodes=equal_nodes(2, gpus=4)),
         jobs=(job, *(other for other, _ in beside)),
         running=() if running is None else (running,),
     )
@@ -337,7 +337,9 @@ def test_a_checkpoint_held_for_too_long_is_work() -> None:
     job = Job(id="a", duration_s=100.0, profile=Profile(checkpoint_s=1.0))
     parts = segment(0, 2, ONE, "n0:1g0c"), segment(10, 59, ONE, "n1:1g0c")
     assert check(job, *parts, running=running).ok
-    instance = Instance(cluster=Cluster(nodes=nodes(2, gpus=4)), jobs=(job,), running=(running,))
+    instance = Instance(
+        cluster=Cluster(nodes=equal_nodes(2, gpus=4)), jobs=(job,), running=(running,)
+    )
     assert decision_now(instance, job, parts) == "continue"
 
 
@@ -418,7 +420,7 @@ def test_a_count_that_was_not_measured_may_go_on_but_not_start() -> None:
         profile=Profile(cpus_per_gpu={2: 0.5, 4: 1.0}),
     )
     three = Mode(gpus=3, cpus_per_gpu=4)  # rate 3/8
-    cluster = Cluster(nodes=nodes(2, gpus=4))
+    cluster = Cluster(nodes=equal_nodes(2, gpus=4))
     running = Running(
         job="a", mode=three, placement=place("n0:3g12c"), started_s=-10.0, remaining_s=30.0
     )
@@ -459,7 +461,7 @@ def test_a_running_job_does_not_slip_into_another_listed_mode() -> None:
 HALF = Profile(sharing=Sharing(duty=0.75))
 A = Job(id="a", duration_s=60.0, profile=HALF)
 B = Job(id="b", duration_s=20.0, profile=HALF)
-ONE_GPU = Cluster(nodes=(Node(name="n0", gpus=1),))
+ONE_GPU = one_node("n0", gpus=1)
 
 
 def beside(job: str | None) -> Mode:
@@ -527,7 +529,7 @@ def test_three_jobs_do_not_fit_the_gpu_of_a_pair() -> None:
 
 
 def test_a_pair_may_fill_the_memory_of_a_gpu_to_the_last_bit() -> None:
-    cluster = Cluster(nodes=(Node(name="n0", gpus=1, gpu_memory_gib=0.3),))
+    cluster = one_node("n0", gpus=1, gpu_memory_gib=0.3)
     a = replace(A, profile=replace(HALF, gpu_memory_gib=0.1))
     b = replace(B, duration_s=60.0, profile=replace(HALF, gpu_memory_gib=0.2))
     plan = entry("b", "start", segment(0, 90, beside("a"), "n0:1g0c"))
@@ -586,7 +588,7 @@ def test_only_jobs_that_hold_something_are_named() -> None:
 
 def test_running_faults_name_what_is_wrong() -> None:
     job = Job(id="a", gpus=2, duration_s=10.0)
-    instance = Instance(cluster=Cluster(nodes=nodes(1, gpus=4)), jobs=(job,))
+    instance = Instance(cluster=Cluster(nodes=equal_nodes(1, gpus=4)), jobs=(job,))
     good = Running(job="a", mode=Mode(gpus=2), placement=place("n0:2g0c"), remaining_s=5.0)
     assert running_faults(instance, good) == []
     assert "its gang is 2" in running_faults(instance, replace(good, mode=ONE))[0]
@@ -613,7 +615,7 @@ def test_held_faults_count_pairs_once_and_only_true_pairs() -> None:
     assert held_faults(alone) == [
         "job a shares GPUs with b on node n0 at 0 s, but b does not run then"
     ]
-    memory = Cluster(nodes=(Node(name="n0", gpus=1, memory_gib=10.0),))
+    memory = one_node("n0", gpus=1, memory_gib=10.0)
     heavy = replace(A, profile=replace(HALF, memory_gib_per_gpu=11.0))
     assert any(
         "memory" in fault
@@ -622,7 +624,7 @@ def test_held_faults_count_pairs_once_and_only_true_pairs() -> None:
 
 
 def test_slots_of_cpu_only_jobs_count_their_memory() -> None:
-    cluster = Cluster(nodes=(Node(name="n0", memory_gib=10.0),))
+    cluster = one_node("n0", memory_gib=10.0)
     one = Job(id="a", gpus=0, memory_gib=6.0, duration_s=10.0)
     part = Segment(start_s=0.0, end_s=10.0, mode=Mode(), placement=(Slot(node="n0"),))
     other = (replace(one, id="b"), entry("b", "start", part))

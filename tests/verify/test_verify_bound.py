@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import optsched.verify_bound
@@ -45,11 +45,12 @@ from optsched.verify_bound.jobs import Alternative, Task, isolated_s, tasks
 from optsched.verify_bound.prices import Tariff, bound, refutes
 from optsched.verify_bound.site import Site
 from tests.bounds.test_priced_bound import cheapest_by_lp, crowded
+from tests.clusters import one_node
 from tests.oracles import brute_force, preemptive, tiny
 from tests.simulate.mixing_policy import Mixing
 from tests.simulate.random_instances import instances
 
-RANDOM = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=25)
 MANY = settings(RANDOM, max_examples=500)
 NAMES = ("wct", "makespan", "ftf")
 sound = st.one_of(tiny.instances(uplinks=True), tiny.with_pairs(), instances(max_jobs=6))
@@ -163,8 +164,7 @@ def test_a_set_up_is_work_where_larger_gangs_are_no_faster() -> None:
     profile = Profile(gpus={2: 1.0}, cpus_per_gpu={1: 0.5, 2: 1.0}, startup_s=9.0)
     job = Job(id="j", gpus=Elastic(min=1, max=2), duration_s=5.0, profile=profile)
     instance = Instance(
-        cluster=Cluster(nodes=(Node(name="n", gpus=2, cpus=2),)),
-        jobs=tuple(replace(job, id=f"j{k}") for k in range(4)),
+        cluster=one_node(gpus=2, cpus=2), jobs=tuple(replace(job, id=f"j{k}") for k in range(4))
     )
     for name in NAMES:
         assert recomputed(instance, priced_bound(instance, parse(name), 10)[1])[1] == []

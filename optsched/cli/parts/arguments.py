@@ -60,10 +60,10 @@ def count_option(
 
 
 def amount_option(
-    usage: str, help: str, name: str | None = None, most: float | None = None, **settings: Any
+    usage: str, help: str, most: float | None = None, **settings: Any
 ) -> Callable[[Command], Command]:
     """Return an option that is a number above 0, at most so much."""
-    return option(usage, help, name, type=click.FloatRange(0, most, min_open=True), **settings)
+    return option(usage, help, type=click.FloatRange(0, most, min_open=True), **settings)
 
 
 def seed_option(help: str = "Random seed.", metavar: str = "N") -> Callable[[Command], Command]:

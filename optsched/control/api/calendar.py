@@ -12,37 +12,32 @@ from .answers import Windows, WindowView
 from .bodies import LiftBody, WindowBody
 from .peer import Caller
 from .refusal import HttpError
-from .service import Service
+from .service import Service, between_turns
+from .views import view
 
 
-def windows(service: Service, caller: Caller) -> Windows:
+@between_turns
+def windows(service: Service, controller: Controller, caller: Caller) -> Windows:
     """Return all windows that are not over; jobs that are still there are named to those who see
     them."""
-    return service.ask(lambda controller: _windows(controller, caller))
+    return _windows(controller, caller)
 
 
-def set_window(service: Service, caller: Caller, body: WindowBody) -> Windows:
-    """Set a window. Raises HttpError: 403 for who may not, 409 for a name that is taken, 422 for
-    what cannot be."""
-    return service.ask(lambda controller: _set(controller, caller, body))
-
-
-def lift_window(service: Service, caller: Caller, body: LiftBody) -> Windows:
+@between_turns
+def lift_window(
+    service: Service, controller: Controller, caller: Caller, body: LiftBody
+) -> Windows:
     """Take a window back. Raises HttpError: 403 for who may not, 404 where there is none that was
     set."""
-
-    def lift(controller: Controller) -> Windows:
-        _only_administrators(caller)
-        if body.name not in controller.state.windows:
-            stated = any(own.name == body.name for own in controller.settings.windows)
-            why = "is one of cluster.toml: change it there" if stated else "is none that was set"
-            if any(own.name == body.name for own in controller.state.reserved):
-                why = "is reserved in the cluster manager: change it there"
-            raise HttpError(404, f"{body.name!r} {why}")
-        controller.record(WindowLifted(name=body.name, by=caller.name))
-        return _windows(controller, caller)
-
-    return service.ask(lift)
+    _only_administrators(caller)
+    if body.name not in controller.state.windows:
+        stated = any(own.name == body.name for own in controller.settings.windows)
+        why = "is one of cluster.toml: change it there" if stated else "is none that was set"
+        if any(own.name == body.name for own in controller.state.reserved):
+            why = "is reserved in the cluster manager: change it there"
+        raise HttpError(404, f"{body.name!r} {why}")
+    controller.record(WindowLifted(name=body.name, by=caller.name))
+    return _windows(controller, caller)
 
 
 def _only_administrators(caller: Caller) -> None:
@@ -50,7 +45,12 @@ def _only_administrators(caller: Caller) -> None:
         raise HttpError(403, "only administrators set windows")
 
 
-def _set(controller: Controller, caller: Caller, body: WindowBody) -> Windows:
+@between_turns
+def set_window(
+    service: Service, controller: Controller, caller: Caller, body: WindowBody
+) -> Windows:
+    """Set a window. Raises HttpError: 403 for who may not, 409 for a name that is taken, 422 for
+    what cannot be."""
     _only_administrators(caller)
     now_s = controller.clock.now_s()
     from_s = max(now_s, body.from_s if body.from_s is not None else now_s)
@@ -71,16 +71,7 @@ def _set(controller: Controller, caller: Caller, body: WindowBody) -> Windows:
     if name in taken:
         raise HttpError(409, f"there is a window named {name!r}; choose another name")
     nodes = _chosen(controller, from_s, to_s, body.gpus) if body.gpus else _named(controller, body)
-    window = Window(
-        nodes=nodes,
-        from_s=from_s,
-        to_s=to_s,
-        name=name,
-        tenants=body.tenants,
-        users=body.users,
-        resources=body.resources,
-        quotas=body.quotas,
-    )
+    window = view(Window, body, nodes=nodes, from_s=from_s, to_s=to_s, name=name)
     controller.record(WindowSet(window=window, by=caller.name))
     return _windows(controller, caller)
 
@@ -136,13 +127,10 @@ def _windows(controller: Controller, caller: Caller) -> Windows:
             and window.bars(job.tenant, job.user)
         ]
         views.append(
-            WindowView(
-                name=window.name,
-                nodes=window.nodes,
-                from_s=window.from_s,
+            view(
+                WindowView,
+                window,
                 to_s=None if window.to_s >= FOR_EVER_S else window.to_s,
-                tenants=window.tenants,
-                users=window.users,
                 resources=dict(window.resources),
                 quotas=dict(window.quotas),
                 jobs_there=len(late),

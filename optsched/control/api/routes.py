@@ -2,7 +2,7 @@
 list."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_args, get_origin, get_type_hints
 
 from starlette.responses import Response
@@ -11,7 +11,7 @@ from ...frozen import record
 from .accounting import account
 from .answers import JobView, Names
 from .asking import explained, foretold
-from .bodies import MOST_BYTES, MOST_BYTES_OF_MANY, BatchBody, ChangeBody, SubmitBody
+from .bodies import MOST_BYTES, MOST_BYTES_OF_MANY, ChangeBody
 from .calendar import lift_window, set_window, windows
 from .dashboard import dashboard
 from .history import history
@@ -20,10 +20,6 @@ from .peer import Caller
 from .place import METRICS_TOKEN, VIEW_TOKEN
 from .service import Change, Service
 from .usage import usage
-
-VIEWS_OPEN = (VIEW_TOKEN,)
-"""What opens requests that only look, besides the token of the controller's user."""
-
 
 TAKEN = ("caller", "name", "query", "body")
 """What a request may give to the function that does it, by the names of its parameters."""
@@ -65,19 +61,14 @@ class Route:
         return None if kind is Response else kind
 
 
+posted = partial(Route, method="POST")
+viewed = partial(Route, opened_by=(VIEW_TOKEN,))
+"""A request that only looks is opened by that token besides the one of the controller's user."""
+
+
 @cache
 def _hints(does: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(does)
-
-
-def _submit(service: Service, caller: Caller, body: SubmitBody) -> tuple[int, JobView]:
-    job, new = service.submit(caller, body)
-    return (201 if new else 200), job
-
-
-def _submit_all(service: Service, caller: Caller, body: BatchBody) -> tuple[int, Names]:
-    names, new = service.submit_all(caller, body)
-    return (201 if new else 200), names
 
 
 def _openapi(service: Service) -> Response:
@@ -97,43 +88,35 @@ def _change(change: Change, summary: str) -> tuple[Route, Route]:
 
     path, every = f"/v1/jobs/{{job}}/{change}", f"{summary} For all jobs that are chosen."
     return (
-        Route(path, change, summary, one, method="POST", refusals=(404, 409)),
-        Route(f"/v1/{change}", f"{change}_all", every, chosen, method="POST"),
+        posted(path, change, summary, one, refusals=(404, 409)),
+        posted(f"/v1/{change}", f"{change}_all", every, chosen),
     )
 
 
 ROUTES: list[Route] = [
-    Route(
-        "/v1/jobs",
-        "submit",
-        "Submit a job.",
-        _submit,
-        method="POST",
-        statuses=(201, 200),
-        refusals=(409,),
+    posted(
+        "/v1/jobs", "submit", "Submit a job.", Service.submit, statuses=(201, 200), refusals=(409,)
     ),
-    Route(
+    posted(
         "/v1/batch",
         "submit_all",
         "Submit many jobs, all or none.",
-        _submit_all,
-        method="POST",
+        Service.submit_all,
         statuses=(201, 200),
         refusals=(409,),
         most_bytes=MOST_BYTES_OF_MANY,
     ),
-    Route("/v1/jobs", "jobs", "List jobs.", Service.jobs, opened_by=VIEWS_OPEN),
+    viewed("/v1/jobs", "jobs", "List jobs.", Service.jobs),
     Route("/v1/jobs/{job}", "job", "One job and its attempts.", Service.job, refusals=(404,)),
     *_change("hold", "Keep a job from running; stop it if it runs."),
     *_change("release", "Let a held job run again."),
     *_change("cancel", "Stop a job for good."),
     *_change("requeue", "Run a job again from its last checkpoint."),
-    Route(
+    posted(
         "/v1/jobs/{job}/change",
         "change",
         "Change what a job asks for.",
         Service.amend,
-        method="POST",
         refusals=(404, 409),
     ),
     Route(
@@ -143,20 +126,18 @@ ROUTES: list[Route] = [
         Service.shell,
         refusals=(404, 409),
     ),
-    Route(
+    posted(
         "/v1/jobs/{job}/signal",
         "signal",
         "Send a signal to the command of a running job.",
         Service.signal,
-        method="POST",
         refusals=(404, 409),
     ),
-    Route(
+    posted(
         "/v1/jobs/{job}/clear",
         "clear",
         "Vouch that nothing is left of an attempt that is lost, or that cannot be ended.",
         Service.clear,
-        method="POST",
         refusals=(404, 409),
     ),
     Route(
@@ -166,80 +147,48 @@ ROUTES: list[Route] = [
         Service.output,
         refusals=(404,),
     ),
-    Route(
+    viewed(
         "/v1/jobs/{job}/explain",
         "explain",
         "Why a job runs, waits, or has ended.",
         explained,
         refusals=(404,),
-        opened_by=VIEWS_OPEN,
     ),
-    Route(
+    posted(
         "/v1/what-if",
         "what_if",
         "What would become of the present jobs.",
         foretold,
-        method="POST",
         refusals=(404,),
         slow=True,
     ),
-    Route(
-        "/v1/nodes",
-        "nodes",
-        "All nodes and who holds what of them.",
-        Service.nodes,
-        opened_by=VIEWS_OPEN,
-    ),
-    Route(
+    viewed("/v1/nodes", "nodes", "All nodes and who holds what of them.", Service.nodes),
+    viewed(
         "/v1/shares",
         "shares",
         "What tenants and users are entitled to, and have used.",
         Service.shares,
-        opened_by=VIEWS_OPEN,
     ),
-    Route(
+    viewed(
         "/v1/budgets",
         "budgets",
         "What is left of budgets of GPU-hours, and until when.",
         Service.budgets,
-        opened_by=VIEWS_OPEN,
     ),
-    Route(
-        "/v1/windows",
-        "windows",
-        "Maintenance, reservations and drained nodes.",
-        windows,
-        opened_by=VIEWS_OPEN,
-    ),
-    Route(
+    viewed("/v1/windows", "windows", "Maintenance, reservations and drained nodes.", windows),
+    posted(
         "/v1/windows",
         "set_window",
         "Set a window: maintenance, a reservation, a drain.",
         set_window,
-        method="POST",
         refusals=(409,),
     ),
-    Route(
-        "/v1/windows/lift",
-        "lift_window",
-        "Take a window back.",
-        lift_window,
-        method="POST",
-        refusals=(404,),
-    ),
-    Route("/v1/rounds", "rounds", "The last rounds.", Service.rounds, opened_by=VIEWS_OPEN),
-    Route("/v1/state", "state", "The cluster in short.", Service.state, opened_by=VIEWS_OPEN),
-    Route(
-        "/v1/history", "history", "What was where in the last hours.", history, opened_by=VIEWS_OPEN
-    ),
-    Route(
-        "/v1/usage",
-        "usage",
-        "GPUs held and jobs waiting over time, by tenant or user.",
-        usage,
-        opened_by=VIEWS_OPEN,
-    ),
-    Route("/v1/reload", "reload", "Read cluster.toml again.", Service.reload, method="POST"),
+    posted("/v1/windows/lift", "lift_window", "Take a window back.", lift_window, refusals=(404,)),
+    viewed("/v1/rounds", "rounds", "The last rounds.", Service.rounds),
+    viewed("/v1/state", "state", "The cluster in short.", Service.state),
+    viewed("/v1/history", "history", "What was where in the last hours.", history),
+    viewed("/v1/usage", "usage", "GPUs held and jobs waiting over time, by tenant or user.", usage),
+    posted("/v1/reload", "reload", "Read cluster.toml again.", Service.reload),
     Route("/v1/account", "account", "What was used, by whom and for what.", account, slow=True),
     Route(
         "/metrics",

@@ -121,20 +121,20 @@ class Service:
     @between_turns
     def submit(
         self, controller: Controller, caller: Caller, body: SubmitBody
-    ) -> tuple[JobView, bool]:
-        """Return the job, the first one of an array, and whether it is new: a request that was made
-        before makes no second one."""
-        names, new = self._take(controller, caller, (body,), body.request_id)
+    ) -> tuple[int, JobView]:
+        """Return the job, the first one of an array, after the status that says whether it is new:
+        a request that was made before makes no second one."""
+        status, names = self._take(controller, caller, (body,), body.request_id)
         job = controller.state.jobs[names[0]]
-        return job_view(controller, job, controller.clock.now_s()), new
+        return status, job_view(controller, job, controller.clock.now_s())
 
     @between_turns
     def submit_all(
         self, controller: Controller, caller: Caller, body: BatchBody
-    ) -> tuple[Names, bool]:
-        """Return the names of many jobs, and whether they are new."""
-        names, new = self._take(controller, caller, body.jobs, body.request_id)
-        return Names(jobs=tuple(names)), new
+    ) -> tuple[int, Names]:
+        """Return the names of many jobs, after the status that says whether they are new."""
+        status, names = self._take(controller, caller, body.jobs, body.request_id)
+        return status, Names(jobs=tuple(names))
 
     def _take(
         self,
@@ -142,11 +142,12 @@ class Service:
         caller: Caller,
         bodies: tuple[SubmitBody, ...],
         request_id: str | None,
-    ) -> tuple[list[str], bool]:
-        """Take all jobs of a request, or none; return their names, and whether they are new."""
+    ) -> tuple[int, list[str]]:
+        """Take all jobs of a request, or none; return 201 with their names, 200 where they were
+        there before."""
         before = self._made_before(controller, caller, bodies[0], request_id)
         if before:
-            return before, False
+            return 200, before
         if controller.short_of_disk is not None:
             raise HttpError(503, f"no job is taken now: {controller.short_of_disk}")
         taking = Taking(controller, caller, self.access.own_uid, self._numbers)
@@ -163,7 +164,7 @@ class Service:
         for submission in made:
             self._remember(submission)
         self._forget_dropped(controller)
-        return [submission.job.id for submission in made], True
+        return 201, [submission.job.id for submission in made]
 
     def _made_before(
         self, controller: Controller, caller: Caller, body: SubmitBody, request_id: str | None

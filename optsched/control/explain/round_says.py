@@ -51,7 +51,7 @@ def round_says(snapshot: Snapshot, job: LiveJob, facts: Facts, names: bool) -> l
     if explanation.state == "wait":
         if explanation.best is not None and explanation.best.mode.gpus:
             said += _ahead(model, job, seen, facts)
-        said += _what_would_change(snapshot, model, job, explanation, facts)
+        said += _what_would_change(model, job, explanation, facts)
     return said
 
 
@@ -83,7 +83,7 @@ def _ahead(model: RoundModel, job: LiveJob, seen: Names, facts: Facts) -> list[s
 
 
 def _what_would_change(
-    snapshot: Snapshot, model: RoundModel, job: LiveJob, explanation: Explanation, facts: Facts
+    model: RoundModel, job: LiveJob, explanation: Explanation, facts: Facts
 ) -> list[str]:
     said = []
     weight, instance = job.submission.job.weight, model.instance

@@ -108,11 +108,11 @@ def regret(
     check_instance(instance)
     even = replace(instance, jobs=tuple(replace(job, weight=1.0) for job in jobs))
     mean_s = fmean(own.took_s for own in spent)
-    bound_s, source = _bound(even, mean_s * len(spent), steps)
+    bound, _ = priced_bound(even, parse(WCT), steps)
     weighted = weighted_bound = None
     if any(job.weight != jobs[0].weight for job in jobs):
         weighted = math.fsum(own.job.submission.job.weight * own.took_s for own in spent)
-        weighted_bound = min(weighted, _bound(instance, weighted, steps)[0])
+        weighted_bound = min(weighted, priced_bound(instance, parse(WCT), steps)[0].value)
     everyone = past.state.jobs.values()
     preemptions, failures = _stops(everyone, begin_s, end_s)
     return Regret(
@@ -122,8 +122,8 @@ def regret(
         completed=sum(own.completed for own in spent),
         left_out=_left_out([job for job in everyone if job.id not in names], begin_s, end_s),
         mean_s=mean_s,
-        bound_s=min(mean_s, bound_s / len(spent)),
-        source=source,
+        bound_s=min(mean_s, bound.value / len(spent)),
+        source=bound.source,
         weighted=weighted,
         weighted_bound=weighted_bound,
         parts_s=_parts(instance, spent),
@@ -185,11 +185,6 @@ def _kept_s(journal: Journal) -> float | None:
         return None
     since = (pruned.jobs_before_s, pruned.rounds_before_s)
     return max((at_s for at_s in since if at_s is not None), default=None)
-
-
-def _bound(instance: Instance, reached: float, steps: int | None) -> tuple[float, str]:
-    bound, _ = priced_bound(instance, parse(WCT), steps)
-    return bound.value, bound.source
 
 
 def _cluster(journal: Journal, spent: Sequence[Spent]) -> Cluster:

@@ -106,7 +106,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         share = self._shares.get(slot.node)
         if share is None:
             raise RefusedError(f"node {slot.node} is not one of this executor")
-        gpu_ids, cores = self._gpu_ids(order, slot, share), None
+        gpu_ids, cores = self._gpu_ids(slot, share), None
         if share.cores is not None and slot.cpus:
             cores = free(share.cores, self._held("cores"), slot.cpus)
             if cores is None:
@@ -121,7 +121,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
             "output": None if self._outputs is None else str(self._outputs / below),
         }
 
-    def _gpu_ids(self, order: Order, slot: Slot, share: Share) -> tuple[str, ...]:
+    def _gpu_ids(self, slot: Slot, share: Share) -> tuple[str, ...]:
         held = self._held("gpu_ids").union(*self._out.values())
         gpu_ids = free(share.gpu_ids, held, slot.gpus)
         if gpu_ids is None:

@@ -63,18 +63,16 @@ def open_pidfd(process: Identity) -> int | None:
     return descriptor
 
 
-def send(process: Identity, number: int) -> bool:
-    """Send a signal to this very process; False if it is gone."""
+def send(process: Identity, number: int) -> None:
+    """Send a signal to this very process, unless it is gone."""
     descriptor = open_pidfd(process)
     if descriptor is None:
-        return False
+        return
     try:
-        signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        return False
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, number)
     finally:
         os.close(descriptor)
-    return True
 
 
 def send_all(pids: list[int], number: int) -> None:

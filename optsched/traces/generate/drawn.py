@@ -11,6 +11,7 @@ from ...model.cluster import Cluster
 from ...model.instance import Instance
 from ...model.job import Job, gang
 from ...model.profile import Locality, Profile, Sharing
+from ..profiles import with_profiles
 
 SLOWNESS = {"fastest": -0.60, "fast": -0.35, "median": 0.0, "slow": 0.51, "slowest": 1.90}
 """Classes of nodes, a fifth of all each, with the mean of an exponential deviate in each fifth less
@@ -59,8 +60,7 @@ def with_drawn_profiles(
             own = replace(own, rate=rates)
         return own
 
-    jobs = tuple(replace(job, profile=profile(job)) for job in instance.jobs)
-    return replace(instance, cluster=cluster, jobs=jobs)
+    return replace(with_profiles(instance, profile), cluster=cluster)
 
 
 def _with_speeds(cluster: Cluster, draw: random.Random) -> Cluster:
@@ -92,11 +92,8 @@ def with_memory_traffic(instance: Instance, seed: int, gbps: float) -> Instance:
         replace(node, memory_gbps=gbps * node.gpus) if node.gpus else node
         for node in instance.cluster.nodes
     )
-    return replace(
-        instance,
-        cluster=replace(instance.cluster, nodes=nodes),
-        jobs=tuple(replace(job, profile=profile(job)) for job in instance.jobs),
-    )
+    cluster = replace(instance.cluster, nodes=nodes)
+    return replace(with_profiles(instance, profile), cluster=cluster)
 
 
 def with_deadlines(instance: Instance, seed: int, text: str) -> Instance:

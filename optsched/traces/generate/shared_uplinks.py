@@ -1,10 +1,12 @@
 """Rack uplinks that gangs share, for generated workloads."""
 
 from dataclasses import replace
+from functools import cache
 
 from ...model.instance import Instance
-from ...model.job import Job, gang
+from ...model.job import gang
 from ...model.profile import Profile
+from ..profiles import with_profiles
 from ..profiles.attach import spread_rate
 from ..profiles.measured import family_of
 
@@ -25,21 +27,14 @@ def with_shared_uplinks(instance: Instance, gbps: float) -> Instance:
     """
     uplinks = {node.rack: gbps for node in instance.cluster.nodes if node.rack is not None}
     cluster = replace(instance.cluster, rack_uplink_gbps=uplinks, uplinks="shared")
-    profiles: dict[tuple[Profile, int], Profile] = {}
-    return replace(
-        instance, cluster=cluster, jobs=tuple(_job(job, profiles) for job in instance.jobs)
-    )
 
+    @cache
+    def changed(own: Profile, gpus: int) -> Profile:
+        duty = round(max(0.0, 1.0 - _spread(own, gpus)), 4) if gpus > 1 else 0.0
+        return replace(own, network_gbps=GANG_GBPS, network_duty=duty) if duty else own
 
-def _job(job: Job, known: dict[tuple[Profile, int], Profile]) -> Job:
-    gpus = gang(job)
-    if gpus < 2:
-        return job
-    own = job.profile
-    if (own, gpus) not in known:
-        duty = round(max(0.0, 1.0 - _spread(own, gpus)), 4)
-        known[own, gpus] = replace(own, network_gbps=GANG_GBPS, network_duty=duty) if duty else own
-    return replace(job, profile=known[own, gpus])
+    sending = with_profiles(instance, lambda job: changed(job.profile, gang(job)))
+    return replace(sending, cluster=cluster)
 
 
 def _spread(profile: Profile, gpus: int) -> float:

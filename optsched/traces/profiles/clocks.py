@@ -1,9 +1,11 @@
 """GPU clocks below the default one, by a model, for workloads whose jobs have none measured."""
 
 from dataclasses import replace
+from functools import cache
 
 from ...model.instance import Instance
 from ...model.profile import Clock, Profile
+from . import with_profiles
 
 DEFAULT_MHZ = 1530
 """The highest clock of a V100."""
@@ -17,19 +19,14 @@ impact of GPU DVFS on the energy and performance of deep learning, 2019) measure
 def with_clocks(instance: Instance) -> Instance:
     """Return the instance whose jobs on GPUs may also run at lower clocks. Only the share of a step
     for which the GPU computes (`duty`, all of it where that is not known) is longer then."""
-    known: dict[Profile, Profile] = {}
-    for job in instance.jobs:
-        own = job.profile
-        if job.gpus != 0 and own not in known:
-            duty = 1.0 if own.sharing is None or own.sharing.duty is None else own.sharing.duty
-            clocks = {mhz: _clock(mhz / DEFAULT_MHZ, duty) for mhz in CLOCKS_MHZ}
-            known[own] = replace(own, clocks=clocks)
-    return replace(
-        instance,
-        jobs=tuple(
-            job if job.gpus == 0 else replace(job, profile=known[job.profile])
-            for job in instance.jobs
-        ),
+
+    @cache
+    def changed(own: Profile) -> Profile:
+        duty = 1.0 if own.sharing is None or own.sharing.duty is None else own.sharing.duty
+        return replace(own, clocks={mhz: _clock(mhz / DEFAULT_MHZ, duty) for mhz in CLOCKS_MHZ})
+
+    return with_profiles(
+        instance, lambda job: job.profile if job.gpus == 0 else changed(job.profile)
     )
 
 

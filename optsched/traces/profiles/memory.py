@@ -3,22 +3,24 @@ for."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from ...model.instance import Instance
 from ...model.profile import Profile
+from . import with_profiles
 from .measured import Family, family_of
 
 
 def with_more_memory(instance: Instance) -> Instance:
     """Return the instance whose jobs may take the cores and the host memory beyond a proportional
     share that Synergy measured to be of use."""
-    return _with_profiles(instance, _with_more_memory)
+    return _with_families(instance, _with_more_memory)
 
 
 def with_micro_batches(instance: Instance) -> Instance:
     """Return the instance whose jobs may take less GPU memory, with a half and a quarter of the
     batch at a time, at the rates that Gavel measured of such batches."""
-    return _with_profiles(instance, _with_micro_batches)
+    return _with_families(instance, _with_micro_batches)
 
 
 def _with_micro_batches(own: Profile, family: Family) -> Profile:
@@ -39,15 +41,12 @@ def _with_more_memory(own: Profile, family: Family) -> Profile:
     )
 
 
-def _with_profiles(instance: Instance, change: Callable[[Profile, Family], Profile]) -> Instance:
-    known: dict[Profile, Profile] = {}
-    jobs = []
-    for job in instance.jobs:
-        own, family = job.profile, family_of(job.profile.name)
-        if family is None or job.gpus == 0:
-            jobs.append(job)
-            continue
-        if own not in known:
-            known[own] = change(own, family)
-        jobs.append(replace(job, profile=known[own]))
-    return replace(instance, jobs=tuple(jobs))
+def _with_families(instance: Instance, change: Callable[[Profile, Family], Profile]) -> Instance:
+    @cache
+    def changed(own: Profile) -> Profile:
+        family = family_of(own.name)
+        return own if family is None else change(own, family)
+
+    return with_profiles(
+        instance, lambda job: job.profile if job.gpus == 0 else changed(job.profile)
+    )

@@ -18,6 +18,7 @@ from ortools.sat.python import cp_model
 
 from optsched.frozen import record
 from optsched.objectives import (
+    AT_ONCE_S,
     LATE_TOLERANCE_S,
     Hinge,
     Inverse,
@@ -275,7 +276,7 @@ class _Builder:
                 # Rounded down it may take no time at all: nothing but its true length limits it.
                 activity = self.problem.activities[index]
                 least_s = activity.done_s(self.problem.earliest_s[index]) - since
-                self.certain.append(-scale / least_s)
+                self.certain.append(-scale / max(least_s, AT_ONCE_S))
             case _:
                 assert_never(cost)
 

@@ -25,7 +25,6 @@ MAKESPAN = 1e-3
 PRIORITY = 12.0
 PRIORITY_AT_END = 100.0
 MOMENTUM = 0.9
-EFFORT = 0.5
 SCALE = 1e6
 RANKS = 10_000
 """In what steps the weights of jobs count where rounds are placed."""
@@ -144,7 +143,7 @@ def plan(
         used.append(job.gpus * count)
     model.Add(sum(used) <= gpus * window)
     model.Maximize(sum(goal) - round(MAKESPAN * SCALE) * longest)
-    solver, _ = solved(model, EFFORT)
+    solver, _ = solved(model)
     return None if solver is None else [solver.value(count) for count in counts]
 
 
@@ -175,7 +174,7 @@ def place(
             for k, var in enumerate(at)
         )
     )
-    solver, _ = solved(model, EFFORT)
+    solver, _ = solved(model)
     if solver is None:
         return [tuple(runs)] * window
     return [tuple(i for i, at in runs.items() if solver.value(at[k])) for k in range(window)]

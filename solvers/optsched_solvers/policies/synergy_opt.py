@@ -20,10 +20,6 @@ MOST_TO_PACK = 4000
 """Jobs times nodes beyond which no exact packing is tried."""
 
 
-EFFORT = 0.5
-"""CP-SAT's deterministic time, about as many seconds, after which no packing is found."""
-
-
 MIB = 1024
 """Of a GiB: the whole parts of memory that the programs count, rounded down."""
 
@@ -73,7 +69,7 @@ def pack(world: World, room: Room, options: dict[str, Option]) -> dict[str, Fit]
         kept += [here[job_id, i] for i in nodes_of if len(own) == 1 and (job_id, i) in here]
     if kept:
         model.maximize(sum(kept))
-    solver, _ = solved(model, EFFORT)
+    solver, _ = solved(model)
     if solver is None:
         return None
     placed: dict[str, Fit] = {}

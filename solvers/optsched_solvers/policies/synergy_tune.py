@@ -82,24 +82,23 @@ class SynergyTune(PlacedReallocation):
             if self.proportional or not placements.give(job_id, ways.best):
                 self.give_share(placements, job_id, chosen)
 
-    def give_share(self, placements: Placements, job_id: str, chosen: Chosen) -> bool:
+    def give_share(self, placements: Placements, job_id: str, chosen: Chosen) -> None:
         """Place the job with its proportional share, if need be by cutting others back to
         theirs."""
         ways = chosen[job_id]
         fair, each = ways.fair, ways.host(ways.fair[0])
         if placements.give(job_id, fair):
-            return True
+            return
         before: dict[str, Fit] = {}
         for nodes in _under_used(placements, job_id, fair):
             for node, gpus in nodes:
                 missing = Host(gpus * each.cores, gpus * each.gib)
                 _cut_back(placements, node, missing, chosen, before)
             if placements.give(job_id, fair):
-                return True
+                return
         for other, (option, placement) in before.items():
             placements.take_back(other)
             placements.put(other, option, placement)
-        return False
 
     def ways(self, world: World, job_id: str) -> tuple[HostWays, ...]:
         """Return the job's ways by GPU type and count, the fastest first."""

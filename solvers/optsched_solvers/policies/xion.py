@@ -25,9 +25,6 @@ from .parts.demand_queue import Entry, Key, arrival_key
 from .parts.preemptive import Moment, Preemptive
 from .srtf import Srtf
 
-EFFORT = 0.5
-"""Deterministic time for the choice over several nodes, about as many seconds; then the best set
-found is taken."""
 SCALE = 1000
 """Whole units of a second in the model over several nodes."""
 
@@ -259,7 +256,7 @@ def _on_several(
         + pauses
         + sum(round((finish_s + victim.load_s) * SCALE) * goes[victim.job] for victim in delayed)
     )
-    solver, _ = solved(model, EFFORT)
+    solver, _ = solved(model)
     if solver is None:
         return None
     return [job for job, var in goes.items() if solver.value(var)]

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -139,7 +139,7 @@ def values(document: Any, schema: Any) -> st.SearchStrategy[Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30)
 def test_what_the_description_allows_is_answered_as_it_says(
     live: Live, published: Any, data: st.DataObject
 ) -> None:

@@ -296,9 +296,7 @@ FIELDS = (
 
 
 @given(fields=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON, max_size=4))
-@settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_sent_the_answer_is_a_job_or_a_sentence(
     live: Live, fields: dict[str, Any]
 ) -> None:

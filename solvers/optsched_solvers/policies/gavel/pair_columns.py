@@ -90,7 +90,7 @@ class PairLp:
         self.columns: list[tuple[int, int, int]] = []
         self.variables: list[Any] = []
 
-    def enter(self, column: tuple[int, int, int], rates: Iterable[float], gpus: float) -> Any:
+    def enter(self, column: tuple[int, int, int], rates: Iterable[float], gpus: float) -> None:
         """Add a column of so many GPUs, with what its groups gain, each in its unit."""
         first, second, gpu_type = column
         variable = self.lp.NumVar(0.0, self.lp.infinity(), "")
@@ -103,7 +103,6 @@ class PairLp:
         self.workers[gpu_type].SetCoefficient(variable, gpus)
         self.columns.append(column)
         self.variables.append(variable)
-        return variable
 
     def used(self) -> list[tuple[tuple[int, int, int], float]]:
         """Return the columns that the last solution uses, in the order in which they came, and how

@@ -149,22 +149,22 @@ class Rounds:
 
     def _note(self, world: World, kinds: Kinds) -> None:
         """Note who has come and who is gone."""
-        active = self._active
+        active, running, waiting = self._active, world.running, world.waiting
+        row_of, column = active.row, active.column
         gone = []
         for job_id in dict.fromkeys(world.take_released()):
-            row = active.row.get(job_id)
-            if row is None or job_id in world.running:
+            if job_id in running or job_id not in row_of:
                 continue
-            if job_id in world.waiting:
-                active.column[row] = IDLE
+            if job_id in waiting:
+                column[row_of[job_id]] = IDLE
             else:
-                gone.append(row)
+                gone.append(row_of[job_id])
         if gone:
             active.remove(gone)
             self._changed, self._lines = True, None
         for job_id in world.take_arrived():
             if (
-                job_id not in active.row and job_id in world.waiting
+                job_id not in active.row and job_id in waiting
             ):  # else it has been here, and is done by now
                 active.add(world.job(job_id), kinds.of(world, job_id), self.round_s / 2)
                 self._changed = True
@@ -245,8 +245,9 @@ class Rounds:
             except PolicyError:  # it is about to end
                 continue
             column[i] = IDLE
+        gpus = [line.gpus for line in lines]
         starts = [(i, chosen[i]) for i in picked if column[i] == IDLE]
-        starts.sort(key=lambda start: -lines[start[1]].gpus[start[0]])
+        starts.sort(key=lambda start: -gpus[start[1]][start[0]])
         self._pending = []
         started = self._start(world, starts)
         if self._pending and not world.saving:
@@ -258,11 +259,11 @@ class Rounds:
         """Return the rows that run where they were not chosen for, or with another than they were
         chosen with."""
         active = self._active
-        rows = list(enumerate(zip(chosen, active.column, strict=True)))
-        leave = [i for i, (new, now) in rows if new != now >= 0]
+        running = [(i, now) for i, now in enumerate(active.column) if now >= 0]
+        leave = [i for i, now in running if chosen[i] != now]
         if not self.paired:
             return leave
-        stay = [i for i, (new, now) in rows if new == now >= 0]
+        stay = [i for i, now in running if chosen[i] == now]
         staying = set(stay)
         for i in stay:
             partner = self._partner(world, i)
@@ -329,7 +330,8 @@ class Rounds:
                     chosen[i] = k
                 picked += waiting
                 mate[rows[0]], mate[rows[-1]] = rows[-1], rows[0]
-        self._mate = {active.ids[i]: active.ids[j] for i, j in enumerate(mate) if j != IDLE}
+        if self.paired:
+            self._mate = {active.ids[i]: active.ids[j] for i, j in enumerate(mate) if j != IDLE}
         return chosen, picked
 
     def _partner(self, world: World, i: int) -> int:
@@ -343,6 +345,8 @@ class Rounds:
         """Choose the jobs that may not be preempted for where they are, with each other where they
         share; return them."""
         active = self._active
+        if True not in active.bound:
+            return set()
         pinned = {
             i
             for i, (bound, column) in enumerate(zip(active.bound, active.column, strict=True))

@@ -12,8 +12,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 EFFORT = 0.5
-"""Deterministic time (of CP-SAT, about seconds) after which the best choice found so far is
-taken."""
+"""Deterministic time (of CP-SAT, about seconds) after which the best solution found so far
+is taken."""
 DIGITS = 1e7
 """What the largest cost is scaled to, unless it is to be more."""
 ROUNDING = 1e-9
@@ -25,14 +25,14 @@ LARGEST_COURSE = 4096
 """Room up to which a single row is solved by dynamic programming."""
 
 
-def solved(model: Any, effort: float) -> tuple[Any | None, bool]:
-    """Return the solver with the best solution found within the effort (deterministic time, about
-    as many seconds), None without one, and whether that is proven optimal."""
+def solved(model: Any) -> tuple[Any | None, bool]:
+    """Return the solver with the best solution found within `EFFORT`, None without one, and whether
+    that is proven optimal."""
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = effort
+    solver.parameters.max_deterministic_time = EFFORT
     status = solver.solve(model)
     solution = solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
     return solution, status == cp_model.OPTIMAL
@@ -218,7 +218,7 @@ def _by_model(
         if terms:
             model.Add(sum(amount * chosen for amount, chosen in terms) <= most)
     model.Minimize(sum(cost))
-    solver, optimal = solved(model, EFFORT)
+    solver, optimal = solved(model)
     if solver is None:
         return core.chosen(proven=False)
     return Choice(

@@ -9,10 +9,6 @@ from .state import LEAST_SPEEDUP, Best, Parts, Size, State, Ways
 
 SCALE = 1e6
 IDLE = 1 / LEAST_SPEEDUP
-EFFORT = 0.5
-"""Deterministic time (of CP-SAT, about seconds) after which the best allocation found so far is
-taken."""
-
 Row = list[tuple[int, Any]]
 """Terms: coefficient and variable."""
 
@@ -145,7 +141,7 @@ class _Model:
                 self.model.AddHint(variable, chosen)
 
     def solve(self) -> Best:
-        solver, optimal = solved(self.model, EFFORT)
+        solver, optimal = solved(self.model)
         if solver is None:
             return Best(tuple(() for _ in self.state.jobs), False)
         places, pieces = (
