@@ -8,10 +8,10 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.instance import Instance, Placement, Running
+from ..model.instance import Instance, Placement
 from ..model.job import Job
 from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usage
-from ..physics import lost_s, setup_s, sharing_rate, unsaved_s
+from ..physics import setup_s, sharing_rate
 from ..physics.modes import Option
 from .demand import Demand
 from .layout import Need
@@ -65,7 +65,7 @@ class Playouts:
         for end_s, _, job_id in self.holders:
             if job_id not in world.saving:
                 self.ends_s[self.place[job_id]] = end_s
-        self._played: dict[tuple[int, float], tuple[Trial, object, _Playout]] = {}
+        self._played: dict[tuple[int, float], tuple[Trial, object, _Played]] = {}
 
     def end_s(self, job_id: str) -> float:
         """Return when a job is done that runs, or gives back what it holds while it saves."""
@@ -122,22 +122,24 @@ class Playouts:
         wait, run and are being saved. After the first step of a plan, as that says."""
         if trial.ends_s is not None:
             return np.array([trial.ends_s[job_id] for job_id in self.place])
-        return self._run(trial, most_starts).ends_s
+        return self._run(trial, most_starts)[0]
 
     def first_starts(self, trial: Trial) -> dict[str, Fit]:
         """Return what the list rule starts at once after a trial, in which options and where."""
         if trial.ends_s is not None:
             return {}
-        return self._run(trial, MOST_STARTS).begun
+        return self._run(trial, MOST_STARTS)[1]
 
-    def _run(self, trial: Trial, most_starts: float) -> "_Playout":
-        """Return the trial played forward, once for all that is asked of it as it is."""
+    def _run(self, trial: Trial, most_starts: float) -> "_Played":
+        """Return when jobs end in a trial played forward and what starts at once, played once for
+        all that is asked of it as it is."""
         key, mark = (id(trial), most_starts), trial.mark
         known = self._played.get(key)
         if known is None or known[1] != mark:
             playout = _Playout(self, trial, most_starts)
             playout.run()
-            self._played[key] = known = trial, mark, playout  # the trial too: its id stays its own
+            played = playout.ends_s, playout.begun
+            self._played[key] = known = trial, mark, played  # the trial too: its id stays its own
         return known[2]
 
     def complete_the_rest(self, ends_s: NDArray[np.float64], begin_s: float) -> None:
@@ -165,18 +167,18 @@ class Playouts:
         held = np.array([world.service_gpus(job_id) for _, _, job_id in entries])
         return place, run_s, run_s * held / gpus
 
-    def entry(self, job_id: str, again_s: float | None = None) -> Entry:
+    def entry(self, job_id: str, left_s: float | None = None) -> Entry:
         """Return the place of a job in order: of one that runs as it goes on, or, once it has been
-        preempted, with `again_s` of what it had done to do again."""
+        preempted, with `left_s` of reference work to do."""
         world, job = self._world, self._world.job(job_id)
         finish_s = world.fastest_finish_s(job_id)
-        if again_s is not None:
-            work_s = world.remaining_work_s(job_id) / world.options(job_id)[0].rate
-            finish_s = setup_s(job, True) + work_s + again_s
+        if left_s is not None:
+            finish_s = setup_s(job, True) + left_s / world.options(job_id)[0].rate
         rank = finish_s * math.sqrt(world.service_gpus(job_id)) / max(job.weight, 1e-9)
         return (-world.rank(job_id), rank), world.order(job_id), job_id
 
 
+_Played = tuple[NDArray[np.float64], dict[str, Fit]]
 _Services = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]
 
@@ -381,7 +383,6 @@ class _Playout:
     def _start(self, job_id: str, option: Option, placement: Placement) -> None:
         trial = self.trial
         end_s = self.now_s + trial.expected_run_s(job_id, option, placement)
-        end_s += self._again_s(job_id) or 0.0
         if trial.cluster.windows:
             end_s = trial.through_windows_s(job_id, placement, end_s)
         need = trial.need(job_id, option)
@@ -391,21 +392,14 @@ class _Playout:
         heappush(self.holders, (end_s, trial.order(job_id), job_id))
         self.starts += 1
 
-    def _again_s(self, job_id: str) -> float | None:
-        """Return what a victim of the trial must do again; None of all others."""
-        if job_id not in self.trial.victims:
-            return None
-        entry = self.trial.origin.entry(job_id)
-        assert isinstance(entry, Running)
-        return lost_s(self.trial.job(job_id), unsaved_s(entry, self.trial.now_s))
-
     def _enqueue(self, job_id: str) -> None:
         """Put a job that has been saved in order."""
         if job_id in self.claims:
             return
         demand = self.trial.demand(job_id)
         queue = self.queues.get(demand, [])[self.at.get(demand, 0) :]
-        insort(queue, self.common.entry(job_id, self._again_s(job_id)))
+        left_s = self.trial.remaining_work_s(job_id) if job_id in self.trial.victims else None
+        insort(queue, self.common.entry(job_id, left_s))
         self.queues[demand], self.at[demand] = queue, 0
         self.heads = [head for head in self.heads if head[2] is not demand]
         heapify(self.heads)

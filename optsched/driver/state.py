@@ -287,14 +287,20 @@ class JobState:
         taken."""
         run = self.run
         assert run is not None
-        run.left_s = self.work_s = left_s = self.attempt_left_s(now_s)
-        if self.job.profile.checkpoint_every_s is not None:
-            self.work_s += self._lost_s(now_s, left_s)
+        run.left_s = self.attempt_left_s(now_s)
+        self.work_s = run.left_s + self.loses_s(now_s)
         self.preemptions += 1
         self.run_number += 1
         run.stopped_s = now_s
         run.stops_s = run.end_s = now_s + hold_to_save_s(self.job)
         return run.stops_s
+
+    def loses_s(self, now_s: float) -> float:
+        """Return the reference work that preempting the job now would lose, if it runs."""
+        saves = self.job.profile.checkpoint_every_s is None
+        if saves or self.run is None or self.run.stopped_s is not None:
+            return 0.0
+        return self._lost_s(now_s, self.attempt_left_s(now_s))
 
     def crash(self, now_s: float) -> None:
         """Lose the node, and with it what no checkpoint holds."""

@@ -119,6 +119,12 @@ class Trial(World):
     def hold(self, job_id: str) -> Hold:
         return self._holds.get(job_id) or super().hold(job_id)
 
+    def remaining_work_s(self, job_id: str) -> float:
+        """Return the reference work that a job has left: a victim also what it loses."""
+        left_s = super().remaining_work_s(job_id)
+        lost_s = self._state[job_id].loses_s(self.now_s) if job_id in self.victims else 0.0
+        return left_s + lost_s
+
     def expected_release_s(self, job_id: str) -> float:
         if job_id in self.started:
             return self.now_s + self.expected_run_s(job_id, *self.started[job_id])

@@ -294,6 +294,16 @@ class ClusterView:
         return (*self.running, *self.saving)
 
     @property
+    def foresees_ends(self) -> bool:
+        """Return whether nothing to come changes how long a started job takes: no window, no
+        channel on which jobs slow each other down, no model that may have to be fetched."""
+        return (
+            self._channels is None
+            and self._caches is None
+            and all(window.to_s <= self.now_s for window in self.cluster.windows)
+        )
+
+    @property
     def idle(self) -> bool:
         """Return whether nothing runs or is being saved."""
         return not (self.running or self.saving)

@@ -328,6 +328,11 @@ def may_ever_preempt(job: Job, entry: Running) -> bool:
     return job.preemptible and not is_worn
 
 
+def may_always_preempt(job: Job) -> bool:
+    """Return whether the job's own rules allow its preemption whenever it runs."""
+    return job.preemptible and job.max_preemptions is None and job.min_run_s <= 0
+
+
 def may_preempt(instance: Instance, entry: Running) -> bool:
     """Return whether the job's own rules allow its preemption at `now_s`."""
     job = instance.job[entry.job]

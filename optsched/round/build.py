@@ -221,6 +221,7 @@ def _value(
         round_s=round_s,
         refill=refill,
         longest_s=_longest_s(facts, options),
+        weight=facts.weight,
         elastic=facts.elastic,
         cost_s=facts.cost_s,
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,

@@ -47,12 +47,12 @@ LEAST_S = 1e-3
 """No tier has less time, however late it is."""
 NOTHING: Mapping[str, JobRound] = {}
 """What was decided before the first round."""
-TIGHT_S = 5e-5
+TIGHT_S = 1e-5
 """With less budget than this for each job, the plan that changes nothing is made first of all."""
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Pause the collection of cyclic garbage, which takes half of the time of large rounds."""
     paused = gc.isenabled()
     gc.disable()
@@ -155,7 +155,7 @@ class _Best:
         self.prices = prices
 
 
-@_no_collection()
+@no_collection()
 def decide(
     instance: Instance,
     objective: str | Objective = "wct",
@@ -458,31 +458,54 @@ def job_rounds(
     objects."""
     model = packing.model
     instance = model.instance if instance is None else instance
-    fresh = model.patterns.fresh
+    count, holds = len(model.patterns.fresh), model.patterns.holds
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
     pattern = np.where(packing.chosen < 0, NO_OPTION, model.options.pattern[packing.chosen])
+    names = [job.id for job in model.jobs]
     rounds = []
-    for j, (job, p) in enumerate(zip(model.jobs, pattern.tolist(), strict=True)):
-        mode: Mode | None = None
-        placement: Placement = ()
-        if 0 <= p < len(fresh):
-            mode, placement = fresh[p].option.mode, to_placement(model, packing.held[j])
-        elif p >= 0:
-            hold = model.patterns.holds[p - len(fresh)]
-            mode, placement = hold.mode, hold.placement
-            name = model.jobs[partner[j]].id if j in partner else None
-            if mode.share_with != name:
-                mode = replace(mode, share_with=name)
-        said, entry = decision(instance, job.id, mode, placement), last.get(job.id)
-        if (
-            entry is None
-            or entry.decision != said
-            or entry.mode is not mode
-            or entry.placement is not placement
+    each = pattern.tolist(), map(instance.running_job.get, names), map(last.get, names)
+    for j, (p, entry, said) in enumerate(zip(*each, strict=True)):
+        if entry is None:
+            if p < 0 and said is not None and said.decision == "wait":
+                rounds.append(said)
+                continue
+        elif (
+            p >= count
+            and said is not None
+            and said.decision == "continue"
+            and said.mode is entry.mode is holds[p - count].mode
+            and said.placement is entry.placement is holds[p - count].placement
+            and said.mode.share_with is None
+            and j not in partner
         ):
-            entry = JobRound(id=job.id, decision=said, mode=mode, placement=placement)
-        rounds.append(entry)
+            rounds.append(said)
+            continue
+        rounds.append(_job_round(packing, instance, j, p, partner.get(j), said))
     return tuple(rounds)
+
+
+def _job_round(
+    packing: Packing, instance: Instance, j: int, p: int, partner: int | None, last: JobRound | None
+) -> JobRound:
+    """Return the decision of a job that takes a pattern, beside a `partner`; the `last` one where
+    it is the same."""
+    model, count = packing.model, len(packing.model.patterns.fresh)
+    mode: Mode | None = None
+    placement: Placement = ()
+    if 0 <= p < count:
+        mode, placement = model.patterns.fresh[p].option.mode, to_placement(model, packing.held[j])
+    elif p >= 0:
+        hold = model.patterns.holds[p - count]
+        mode, placement = hold.mode, hold.placement
+        name = None if partner is None else model.jobs[partner].id
+        if mode.share_with != name:
+            mode = replace(mode, share_with=name)
+    name = model.jobs[j].id
+    said = decision(instance, name, mode, placement)
+    same = last is not None and last.decision == said
+    if last is not None and same and last.mode is mode and last.placement is placement:
+        return last
+    return JobRound(id=name, decision=said, mode=mode, placement=placement)
 
 
 def _row_prices(packing: Packing, known: Floats | None) -> tuple[RowPrice, ...]:

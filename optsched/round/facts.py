@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, starmap
+from itertools import chain, compress, starmap
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..physics.catalogue import catalogue_of
 from ..physics.contention import planned_uplinks_gbps
 from .deadline import Deadline
 from .held import SLACK, Hold
-from .known import Book, Known
+from .known import Book, Known, traits_of
 from .model import is_second
 from .patterns import NOTHING, Alternatives, needs_of, node_classes
 from .windows import Openings
@@ -42,9 +42,9 @@ class Facts:
     the productive seconds and `lost_work_s` the reference work that a preemption would lose,
     `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that was
     preempted before has run since (infinite for others), `cost_s` what a preemption costs in all.
-    `elastic` says that the job may choose how many GPUs it takes, `must` that it must be kept,
-    `depth` how far below the others it is that gives way to them, 0 for these (see `build`);
-    `openings` are the windows to come.
+    `weight` is that of the job, `elastic` says that it may choose how many GPUs it takes, `must`
+    that it must be kept, `depth` how far below the others it is that gives way to them, 0 for these
+    (see `build`); `openings` are the windows to come.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class Facts:
         `give_way` those that do to all others, with how far they are below them; jobs `around` go
         on."""
         self.instance, self.deadline, self._give_way = instance, deadline, give_way
-        self.running: list[Running | None] = []
-        self.alternatives: list[Alternatives] = []
-        self.never: list[Job] = []
-        self._known: list[Known] = []
+        self.running: list[Running | None]
+        self.alternatives: list[Alternatives]
+        self.never: list[Job]
+        self._known: list[Known]
         self._find_active(keep, around)
         self.jobs = [known.job for known in self._known]
         count = len(self.jobs)
-        kept = [j for j, entry in enumerate(self.running) if entry is not None]
-        self.kept = np.array(kept, dtype=np.int64)
+        runs = np.fromiter((entry is not None for entry in self.running), dtype=bool, count=count)
+        self.kept = np.flatnonzero(runs)
         self.save_s, self.lost_s, self.lost_work_s, self.setup_left_s = np.zeros((4, count))
         self.rate = np.ones(count)
         self.peace_s = np.full(count, np.inf)
@@ -75,18 +75,18 @@ class Facts:
         self.depth = np.zeros(count, dtype=np.int64)
         if give_way:
             self.depth[:] = [give_way.get(job.id, 0) for job in self.jobs]
-        suspended = instance.suspended_job
-        load_s, remaining_s = [], []
-        for known, entry in zip(self._known, self.running, strict=True):
-            own = entry or suspended.get(known.job.id)
-            load_s.append(known.load_s if own is None else known.reload_s)
-            remaining_s.append(known.work_s if own is None else own.remaining_s)
-        self.load_s = np.array(load_s, dtype=float)
-        self.remaining_s = np.array(remaining_s, dtype=float)
+        traits = traits_of(self._known)
+        self.remaining_s, self.load_s, reload_s, save_s, elastic, self.weight = traits
+        self.elastic = elastic != 0
+        self.load_s[self.kept] = reload_s[self.kept]
+        for entry in instance.suspended:
+            j = self.position.get(entry.job)
+            if j is not None and not runs[j]:
+                self.load_s[j], self.remaining_s[j] = reload_s[j], entry.remaining_s
+        self.save_s[self.kept] = save_s[self.kept]
         self.holds: list[Hold] = []
         self._read_running(keep)
         self.cost_s = self.save_s + self.load_s + self.lost_s
-        self.elastic = np.array([known.is_elastic for known in self._known], dtype=bool)
         settle = np.where(self.elastic, ELASTIC_SETTLE, SETTLE)
         unsettled = self.peace_s < settle * self.cost_s - TIME_TOLERANCE_S
         ends_first = self.setup_left_s + self.remaining_s / self.rate <= self.save_s
@@ -152,45 +152,54 @@ class Facts:
             if (job.submit_s <= now_s and not job.after) or job.id in running
         ]
         book = catalogue.once("book of rounds", Book)
-        for known in book.look_up(catalogue, active, needs, deadline):
-            name, alternatives = known.job.id, known.alternatives
-            entry = running.get(name)
-            if entry is None and not alternatives.patterns:
-                self.never.append(known.job)
-                continue
-            if entry is not None and (name in keep or name in self._give_way):
-                alternatives = NOTHING
+        every = book.look_up(catalogue, active, needs, deadline)
+        able = [known.can_run or known.job.id in running for known in every]
+        self.never = [known.job for known, is_able in zip(every, able, strict=True) if not is_able]
+        self._known = [*compress(every, able)]
+        self.running = [running.get(known.job.id) for known in self._known]
+        self.alternatives = [known.alternatives for known in self._known]
+        stays = {*keep, *self._give_way}
+        if stays or openings.any:
+            self._narrow(stays, openings)
+
+    def _narrow(self, stays: Collection[str], openings: Openings) -> None:
+        """Leave running jobs that stay no alternative, and all jobs those that no window closes."""
+        for j, (known, entry) in enumerate(zip(self._known, self.running, strict=True)):
+            if entry is not None and entry.job in stays:
+                self.alternatives[j] = NOTHING
             if openings.any:
-                alternatives = openings.open(known.job, alternatives)
-                if entry is None and not alternatives.patterns:
-                    continue  # wherever it could start now a window comes too soon
-            self._known.append(known)
-            self.running.append(entry)
-            self.alternatives.append(alternatives)
+                self.alternatives[j] = openings.open(known.job, self.alternatives[j])
+        # wherever a job without any could start now a window comes too soon
+        able = [
+            entry is not None or bool(own.patterns)
+            for entry, own in zip(self.running, self.alternatives, strict=True)
+        ]
+        self._known = [*compress(self._known, able)]
+        self.running = [*compress(self.running, able)]
+        self.alternatives = [*compress(self.alternatives, able)]
 
     def _read_running(self, keep: Collection[str]) -> None:
         """Read what running jobs have done and what preempting them would cost."""
-        instance, must, save_s, setup_left_s = self.instance, list[bool](), [], []
-        for turn, j in enumerate(self.kept.tolist()):
+        instance, must = self.instance, list[bool]()
+        kept = self.kept.tolist()
+        entries = [entry for entry in self.running if entry is not None]
+        for turn, (j, entry) in enumerate(zip(kept, entries, strict=True)):
             if turn % LOOKS_EVERY == 0:
                 self.deadline.check()
-            known, entry = self._known[j], self.running[j]
-            assert entry is not None
-            job = known.job
-            if job.profile.checkpoint_every_s is not None:
-                self.lost_s[j] = lost_s(job, unsaved_s(entry, instance.now_s))
+            known = self._known[j]
+            if known.saves:
+                self.lost_s[j] = lost_s(known.job, unsaved_s(entry, instance.now_s))
                 left_s = remaining_after_preemption_s(instance, entry)
                 self.lost_work_s[j] = left_s - entry.remaining_s
-            gives_way = job.id in self._give_way
+            gives_way = entry.job in self._give_way
             if entry.preemptions and not gives_way:
                 self.peace_s[j] = instance.now_s - entry.started_s
-            bound = not (self.alternatives[j].patterns or gives_way)
-            must.append(bound or job.id in keep or not may_preempt(instance, entry))
-            save_s.append(known.save_s)
-            setup_left_s.append(entry.setup_s)
+            bound = not (self.alternatives[j].patterns or gives_way) or entry.job in keep
+            must.append(bound or not (known.may_leave or may_preempt(instance, entry)))
             self.holds.append(known.holding(instance, entry))
-        self.must[self.kept], self.save_s[self.kept] = must, save_s
-        self.setup_left_s[self.kept] = setup_left_s
+        self.must[self.kept] = must
+        self.remaining_s[self.kept] = [entry.remaining_s for entry in entries]
+        self.setup_left_s[self.kept] = [entry.setup_s for entry in entries]
         self.rate[self.kept] = [hold.rate for hold in self.holds]
 
     def entry(self, j: int) -> Running:

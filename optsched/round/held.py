@@ -1,14 +1,15 @@
 """Holdings of running jobs, as columns, and what these leave of the nodes."""
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frozen import record
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
@@ -24,7 +25,7 @@ Part = tuple[int, int, int, float]
 """(node, GPUs, cores, memory in GiB) of one job on one node."""
 
 
-@record
+@dataclass(frozen=True, eq=False)
 class Hold:
     """The holding of a running job, or an option on such GPUs, as `parts` of nodes. `partner` is
     the position of an active job.
@@ -41,6 +42,11 @@ class Hold:
     parts: tuple[Part, ...]
     partner: int = -1
     partner_rate: float = 0.0
+
+    @cached_property
+    def numbers(self) -> bytes:
+        """Return the parts one after the other."""
+        return _numbers(self.parts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,12 +115,13 @@ def held_by(
     taken = [(order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)]
     domains = Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK)
     for job, entry in around:
-        parts = parts_of(instance.cluster, job, entry.mode, entry.placement, is_second(entry))
-        domains.take(domains.ties(job), [n for n, *_ in parts])
-        taken += parts
+        own = parts_of(instance.cluster, job, entry.mode, entry.placement, is_second(entry))
+        domains.take(domains.ties(job), [n for n, *_ in own])
+        taken += own
     every = tuple(hold for _, hold in holds)
-    node, gpus, cpus, memory = _columns(part for hold in every for part in hold.parts)
-    at, *amounts = _columns(taken)
+    parts = [hold.parts for hold in every]
+    node, gpus, cpus, memory = _columns(b"".join([hold.numbers for hold in every]))
+    at, *amounts = _columns(_numbers(taken))
     taken_gpus, taken_cpus, taken_gib = (
         np.bincount(at, weights=amount, minlength=len(nodes)).astype(amount.dtype)
         for amount in amounts
@@ -128,7 +135,7 @@ def held_by(
         holds=every,
         job=[j for j, _ in holds],
         running=running,
-        owner=np.repeat(np.arange(len(every)), _counts(hold.parts for hold in every)),
+        owner=np.repeat(np.arange(len(every)), np.array([*map(len, parts)], dtype=np.int64)),
         node=node,
         gpus=gpus,
         cpus=cpus,
@@ -159,14 +166,14 @@ def parts_of(
     )
 
 
-def _columns(parts: Iterable[Part]) -> list[NDArray[Any]]:
-    numbers = np.fromiter(chain.from_iterable(parts), dtype=np.float64).reshape(-1, 4)
+def _numbers(parts: Iterable[Part]) -> bytes:
+    return array("d", chain.from_iterable(parts)).tobytes()
+
+
+def _columns(numbers: bytes) -> list[NDArray[Any]]:
     kinds = (np.int64, np.int64, np.int64, np.float64)
-    return [column.astype(kind) for column, kind in zip(numbers.T, kinds, strict=True)]
-
-
-def _counts(many: Iterable[Sequence[Part]]) -> NDArray[Any]:
-    return np.fromiter(map(len, many), dtype=np.int64)
+    columns = np.frombuffer(numbers).reshape(-1, 4).T
+    return [column.astype(kind) for column, kind in zip(columns, kinds, strict=True)]
 
 
 def _limits(amounts: Sequence[float | None]) -> NDArray[Any]:

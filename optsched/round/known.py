@@ -1,40 +1,45 @@
 """What rounds know of each job whatever else there is, kept from one round to the next: few jobs
 change in between."""
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
+import numpy as np
+
 from ..model.instance import Instance, Running
 from ..model.job import Job, first_come
-from ..physics import hold_to_save_s, is_elastic, placed_rate, setup_s
+from ..physics import hold_to_save_s, is_elastic, may_always_preempt, placed_rate, setup_s
 from ..physics.catalogue import Catalogue
 from .deadline import Deadline
 from .held import Hold, parts_of
-from .model import Kind, is_second
+from .model import Floats, Kind, is_second
 from .patterns import Alternatives, Needs, alternatives_of
 
 KEPT_ROUNDS = 64
 """A job is forgotten after so many rounds without it, or twice as many."""
+TRAITS = 6
+"""Numbers that are known of a job (see `_traits`)."""
 
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """A job, what it could do on the empty cluster with node classes by `needs`, and what follows
-    from it alone: `order` is that among equal jobs, `load_s` the seconds of a start,
-    `reload_s` of one after it ran before, `save_s` how long it holds its GPUs when preempted.
-    `is_elastic` says that it may choose its size, `hold` is what it held when it ran last."""
+    """A job, what it could do on the empty cluster with node classes by `needs`, its `traits` as
+    bytes, and its `order` among equal jobs. `can_run` says that it could do anything, `may_leave`
+    that no rule of its own ever forbids its preemption, `saves` that it saves its state while it
+    runs. `hold` is what it held when it ran last, `stamp` that of the last round with it."""
 
     job: Job
     needs: Needs | None
     alternatives: Alternatives
     order: tuple[float, str]
-    work_s: float
-    load_s: float
-    reload_s: float
-    save_s: float
-    is_elastic: bool
+    traits: bytes
+    can_run: bool
+    may_leave: bool
+    saves: bool
     hold: Hold | None = None
+    stamp: object = None
 
     def holding(self, instance: Instance, entry: Running) -> Hold:
         """Return what the running job holds."""
@@ -48,12 +53,21 @@ class Known:
         return hold
 
 
+def traits_of(every: Iterable[Known]) -> Floats:
+    """Return the traits of jobs, each as a column (see `_traits`)."""
+    rows = np.frombuffer(b"".join([known.traits for known in every]))
+    return rows.reshape(-1, TRAITS).T.copy()
+
+
 class Book:
-    """The jobs of the last rounds on a cluster, by id."""
+    """The jobs of the last rounds on a cluster, by id, and in the order of equal jobs those of the
+    last one."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
         self._before: dict[str, Known] = {}
+        self._last: list[Known] = []
+        self._stamp = object()
         self._needs: Needs | None = None
         self._rounds = 0
 
@@ -66,15 +80,22 @@ class Book:
             self._before, self._known = self._known, {}
         if needs != self._needs:
             self._needs = needs
-        every: list[Known] = []
-        own = self._known
+        last, before, stamp = self._last, self._stamp, object()
+        self._last, self._stamp = [], object()  # as it stays where there is no time for all
+        new: list[Known] = []
+        own, wanted = self._known, self._needs
         for job in jobs:
             known = own.get(job.id)
-            if known is None or known.job is not job or known.needs is not self._needs:
+            if known is None or known.job is not job or known.needs is not wanted:
                 deadline.check()
                 known = own[job.id] = self._renewed(catalogue, job)
-            every.append(known)
+            if known.stamp is not before:
+                new.append(known)
+            known.stamp = stamp
+        # most are in order since the last round, so that sorting takes one pass
+        every = [known for known in last if known.stamp is stamp] + new
         every.sort(key=attrgetter("order"))
+        self._last, self._stamp = every, stamp
         return every
 
     def _renewed(self, catalogue: Catalogue, job: Job) -> Known:
@@ -82,14 +103,23 @@ class Book:
         if known is not None and known.needs is self._needs and known.job == job:
             known.job = job
             return known
+        alternatives = alternatives_of(catalogue, job, self._needs)
         return Known(
             job,
             self._needs,
-            alternatives_of(catalogue, job, self._needs),
+            alternatives,
             first_come(job),
-            job.work_s,
-            setup_s(job, False),
-            setup_s(job, True),
-            hold_to_save_s(job),
-            is_elastic(job),
+            _traits(job),
+            bool(alternatives.patterns),
+            may_always_preempt(job),
+            job.profile.checkpoint_every_s is not None,
         )
+
+
+def _traits(job: Job) -> bytes:
+    """Return as numbers what follows from a job alone: its work, the seconds of a start, those of
+    one after it ran before, those for which it holds its GPUs when preempted, whether it may choose
+    its size, and its weight."""
+    save_s, elastic = hold_to_save_s(job), is_elastic(job)
+    numbers = job.work_s, setup_s(job, False), setup_s(job, True), save_s, elastic, job.weight
+    return array("d", numbers).tobytes()

@@ -85,9 +85,9 @@ class Nodes:
         ):
             used = np.bincount(held.node[own], amounts[own], minlength=len(room))
             room[:] = (np.array(room) - used.astype(amounts.dtype)).tolist()
-        for hold in holds.tolist():
-            if (ties := self._ties(hold)) is not None:
-                self._domains.take(ties, self._nodes_of(hold))
+        for hold in self._model.tied:
+            if taken[hold]:
+                self._domains.take(self._ties(hold), self._nodes_of(hold))
         return True
 
     def can_keep(self, hold: int) -> bool:
@@ -272,11 +272,11 @@ class Nodes:
 
     def _outside_racks(self, pattern: Pattern, job: Job, closed: int) -> Taken | None:
         """Take GPUs on one node that is in no rack and not closed."""
-        for n, rack in enumerate(self._rack):
-            if rack < 0 and self.gpus[n] >= pattern.gpus and not closed >> n & 1:
-                held = self._spread(pattern, job, [n])
-                if held is not None:
-                    return held
+        able = (n for free in self._buckets for own in free[pattern.gpus :] for n in own)
+        for n in sorted(n for n in able if self._rack[n] < 0 and not closed >> n & 1):
+            held = self._spread(pattern, job, [n])
+            if held is not None:
+                return held
         return None
 
     def _one_node(self, pattern: Pattern, closed: int) -> Taken | None:

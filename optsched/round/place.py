@@ -13,6 +13,8 @@ from .patterns import Columns
 LOOKS_EVERY = 64
 """After so many attempts to put an option on nodes the clock is looked at: so something is placed
 however short the time."""
+SORTED = 1024
+"""Options that are put in order at a time."""
 
 
 def to_placement(model: RoundModel, held: Taken) -> Placement:
@@ -203,22 +205,38 @@ class Packing:
             self._fill(min(within_s for _, within_s in self.model.reserved))
 
     def _fill(self, within_s: float) -> None:
+        options = self.model.options
+        rest = np.flatnonzero((options.value > 0) & (options.finish_s <= within_s))
+        rest = rest[self._could(rest)]
+        while len(rest) and not self._late:
+            best, rest = self._densest(rest)
+            while len(best) and not self._late:
+                for option in best[:LOOKS_EVERY].tolist():
+                    j = int(options.job[option])
+                    if self.chosen[j] < 0 and int(options.pattern[option]) not in self.nodes.full:
+                        self.put(j, option)
+                best = best[LOOKS_EVERY:]
+                best = best[self._could(best)]
+            rest = rest[self._could(rest)]
+
+    def _densest(self, some: Ints) -> tuple[Ints, Ints]:
+        """Return those of some options that are worth most for each GPU, in this order, and the
+        others: few are looked at before nothing fits."""
+        options, patterns = self.model.options, self.model.patterns
+        density = options.value[some] / np.maximum(patterns.gpus[options.pattern[some]], 1.0)
+        among = np.ones(len(some), dtype=bool)
+        if len(some) > 2 * SORTED:
+            among = density >= np.partition(density, -SORTED)[-SORTED]
+        best = some[among]
+        return best[np.argsort(-density[among], kind="stable")], some[~among]
+
+    def _could(self, some: Ints) -> Bools:
+        """Return which options are of jobs that do not run, and might fit as far as is known."""
         options, patterns = self.model.options, self.model.patterns
         fits = np.ones(len(patterns.gpus), dtype=bool)
         fits[: len(patterns.fresh)] = self._might_fit()
-        able = fits[options.pattern] & (self.chosen < 0)[options.job]
-        which = np.flatnonzero(able & (options.value > 0) & (options.finish_s <= within_s))
-        pattern = options.pattern[which]
-        density = options.value[which] / np.maximum(patterns.gpus[pattern], 1.0)
-        rest = which[np.argsort(-density, kind="stable")]
-        while len(rest) and not self._late:
-            for option in rest[:LOOKS_EVERY].tolist():
-                j = int(options.job[option])
-                if self.chosen[j] < 0 and int(options.pattern[option]) not in self.nodes.full:
-                    self.put(j, option)
-            rest = rest[LOOKS_EVERY:]
-            fits[: len(patterns.fresh)] = self._might_fit()
-            rest = rest[(self.chosen < 0)[options.job[rest]] & fits[options.pattern[rest]]]
+        could: Bools = (self.chosen < 0)[options.job[some]] & fits[options.pattern[some]]
+        return could
 
     def _might_fit(self) -> Bools:
         """Return for each pattern whether there are as many free GPUs, on one node where it needs

@@ -117,10 +117,10 @@ def decision(instance: Instance, job_id: str, mode: Mode | None, placement: Plac
         if mode is None:
             return "wait"
         return "resume" if job_id in instance.suspended_job else "start"
-    if mode is None:
-        return "preempt"
     if mode is entry.mode and placement is entry.placement:
         return "continue"
+    if mode is None:
+        return "preempt"
     same_size = mode.size == entry.mode.size
     if same_size and set(placement) == set(entry.placement):
         return "continue"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..driver.borrowing import borrowers, borrows, priority_of, rank_of
+from ..driver.borrowing import borrowers, borrows, may_borrow, priority_of, rank_of
 from ..frozen import record
 from ..model.instance import Instance, Running, Suspended
 from ..model.job import Job
@@ -48,9 +48,13 @@ class Tiers:
         self, instance: Instance, keep: Collection[str], unless_higher: Collection[str]
     ) -> None:
         self._instance, self._keep, self._unless_higher = instance, keep, unless_higher
+        of = instance.cluster.preempts
+        self.parts: list[Part] = []
+        self.is_one = not (of or may_borrow(instance.tenants)) and _are_alike(instance)
+        if self.is_one:
+            return
         ranks = _ranks(instance)
         distinct = set(ranks.values())
-        of = instance.cluster.preempts
         self.order: list[int] = []
         tier: dict[int, int] = {}
         for lend in (False, True):
@@ -63,7 +67,6 @@ class Tiers:
         self._tier = {} if self.is_one else {name: tier[rank] for name, rank in ranks.items()}
         self._decided: dict[str, JobRound] = {}
         self._frozen = False
-        self.parts: list[Part] = []
 
     @property
     def left(self) -> int:
@@ -147,6 +150,11 @@ class Tiers:
         """Return whether not even jobs of higher priorities preempt a running job."""
         kept = entry.job in self._keep and entry.job not in self._unless_higher
         return kept or not may_preempt(self._instance, entry)
+
+
+def _are_alike(instance: Instance) -> bool:
+    """Return whether all jobs have one priority."""
+    return len({job.priority for job in instance.jobs}) <= 1
 
 
 def _ranks(instance: Instance) -> dict[str, int]:

@@ -81,8 +81,9 @@ SAME = 1e-9
 class Valuation:
     """Values the `options` of the active `jobs`.
 
-    `longest_s` is the longest that the jobs which could be preempted still take; `elastic` says
-    which jobs may choose how many GPUs they take, and `cost_s` what preempting each costs;
+    `longest_s` is the longest that the jobs which could be preempted still take; `weight` is that
+    of each job, `elastic` says which may choose how many GPUs they take, and `cost_s` what
+    preempting each costs;
     `power_w` and `price_per_h` are what each option draws and costs, where the objective asks.
     """
 
@@ -92,6 +93,7 @@ class Valuation:
     round_s: float
     refill: bool
     longest_s: float
+    weight: Floats
     elastic: Bools
     cost_s: Floats
     power_w: Floats
@@ -102,11 +104,6 @@ class Valuation:
         """Return D / T of each option."""
         pace = self.round_s / self.options.swap_s
         return pace if self.refill else np.minimum(1.0, pace)
-
-    @cached_property
-    def weight(self) -> Floats:
-        """Return the weight of each job."""
-        return np.array([job.weight for job in self.jobs], dtype=float)
 
     @cached_property
     def best_s(self) -> Floats:

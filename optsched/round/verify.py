@@ -1,9 +1,12 @@
-"""The independent checker of a round: what all jobs hold at one instant, in plain loops."""
+"""The independent checker of a round: what all jobs hold at one instant, in plain sums."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..model.cluster import Window
 from ..model.instance import Instance, Placement
@@ -41,21 +44,11 @@ def verify_round(
     `blocked` is held by jobs that are being saved. `instance` is as it was given: what its windows
     leave at `now_s` is worked out here.
     """
-    violations: list[Violation] = []
-    seen: set[str] = set()
-    known = instance.job
-    for entry in jobs:
-        if entry.id not in known:
-            violations.append(
-                Violation("unknown job", f"job {entry.id} is not in the instance", entry.id)
-            )
-        elif entry.id in seen:
-            violations.append(
-                Violation("duplicate job", f"job {entry.id} is decided twice", entry.id)
-            )
-        elif not _goes_on_as_before(instance, entry):
+    seen = {entry.id for entry in jobs}
+    violations = list(_misnamed(instance, jobs, seen))
+    if not violations:
+        for entry in _anew(instance, jobs):
             violations.extend(_job(instance, entry))
-        seen.add(entry.id)
     if not violations:
         for running in instance.running:
             if running.job not in seen and not may_preempt(instance, running):
@@ -72,17 +65,34 @@ def verify_round(
     return tuple(violations)
 
 
-def _goes_on_as_before(instance: Instance, entry: JobRound) -> bool:
-    """Return whether a job holds the very things that it held already, which were checked with the
-    instance, or goes on waiting."""
-    running = instance.running_job.get(entry.id)
-    if running is None:
-        return entry.decision == "wait" and entry.mode is None and not entry.placement
-    return (
-        entry.mode is running.mode
-        and entry.placement is running.placement
-        and entry.decision == "continue"
-    )
+def _misnamed(instance: Instance, jobs: Sequence[JobRound], seen: Set[str]) -> Iterator[Violation]:
+    """Check that each job is one of the instance and decided once."""
+    for name in sorted(seen - instance.job.keys()):
+        yield Violation("unknown job", f"job {name} is not in the instance", name)
+    if len(seen) < len(jobs):
+        for name, times in Counter(entry.id for entry in jobs).items():
+            if times > 1:
+                yield Violation("duplicate job", f"job {name} is decided twice", name)
+
+
+def _anew(instance: Instance, jobs: Sequence[JobRound]) -> list[JobRound]:
+    """Return all but the jobs that hold the very things that they held already, which were checked
+    with the instance, or go on waiting."""
+    before = instance.running_job.get
+    changed = []
+    for entry in jobs:
+        running = before(entry.id)
+        if running is None:
+            if entry.mode is None and entry.decision == "wait" and not entry.placement:
+                continue
+        elif (
+            entry.mode is running.mode
+            and entry.placement is running.placement
+            and entry.decision == "continue"
+        ):
+            continue
+        changed.append(entry)
+    return changed
 
 
 def _goes_on(instance: Instance, entry: JobRound) -> bool:
@@ -239,29 +249,39 @@ def _too_much_of_nodes(
     instance: Instance, holding: Sequence[JobRound], blocked: Sequence[Placement]
 ) -> Iterator[Violation]:
     """Check GPUs, cores and memory of each node, as plain sums: a sweep over time is slower."""
-    held: dict[str, list[float]] = {node.name: [0, 0, 0.0] for node in instance.cluster.nodes}
-    for slot in chain.from_iterable(blocked):
-        amounts = held[slot.node]
-        amounts[0] += slot.gpus
-        amounts[1] += slot.cpus
-    for entry in holding:
-        mode, job = entry.mode, instance.job[entry.id]
-        assert mode is not None
-        counts = mode.share_with is None or entry.id < mode.share_with  # once for a pair
-        for slot in entry.placement:
-            amounts = held[slot.node]
-            amounts[1] += slot.cpus
-            amounts[2] += memory_gib(job, mode, slot.gpus)
-            if counts:
-                amounts[0] += slot.gpus
-    for node, (gpus, cores, gib) in zip(instance.cluster.nodes, held.values(), strict=True):
-        for rule, unit, used, most in (
-            ("GPUs", "GPUs", gpus, node.gpus),
-            ("cores", "cores", cores, node.cpus),
-            ("memory", "GiB of memory", gib, node.memory_gib),
-        ):
-            if most is None or used <= most:
-                continue
-            if used > most + AMOUNT_TOLERANCE * max(1.0, most):
-                text = f"node {node.name} would hold {used:.12g} {unit} of {most:.12g}"
-                yield Violation(rule, text, None, node.name)
+    nodes = instance.cluster.nodes
+    slots = [slot for entry in holding for slot in entry.placement]
+    owner = np.repeat(
+        np.arange(len(holding)), np.array([len(own.placement) for own in holding], dtype=int)
+    )
+    modes = [mode for entry in holding if (mode := entry.mode) is not None]
+    # the GPUs of a pair count once, with the first of it
+    partner = [mode.share_with for mode in modes]
+    once = [name is None or own.id < name for name, own in zip(partner, holding, strict=True)]
+    gpus, cores = _amounts([slot.gpus for slot in slots]), _amounts([slot.cpus for slot in slots])
+    gib = np.zeros(len(slots))
+    if any(node.memory_gib is not None for node in nodes):
+        jobs = [instance.job[entry.id] for entry in holding]
+        one_gib = _amounts(
+            [memory_gib(job, mode, 1) for job, mode in zip(jobs, modes, strict=True)]
+        )
+        alone = np.array([mode.gpus == 0 for mode in modes], dtype=bool)
+        gib = one_gib[owner] * np.where(alone[owner], 1.0, gpus)
+    saving = [*chain.from_iterable(blocked)]
+    number = {node.name: n for n, node in enumerate(nodes)}
+    where = np.array([number[slot.node] for slot in (*slots, *saving)], dtype=int)
+    gpus = np.where(np.array(once, dtype=bool)[owner], gpus, 0.0)
+    for rule, unit, amounts, saved, limits in (
+        ("GPUs", "GPUs", gpus, [slot.gpus for slot in saving], [node.gpus for node in nodes]),
+        ("cores", "cores", cores, [slot.cpus for slot in saving], [node.cpus for node in nodes]),
+        ("memory", "GiB of memory", gib, [0] * len(saving), [node.memory_gib for node in nodes]),
+    ):
+        used = np.bincount(where, np.concatenate([amounts, _amounts(saved)]), minlength=len(nodes))
+        most = _amounts([np.inf if limit is None else limit for limit in limits])
+        for n in np.flatnonzero(used > most + AMOUNT_TOLERANCE * np.maximum(1.0, most)).tolist():
+            text = f"node {nodes[n].name} would hold {used[n]:.12g} {unit} of {most[n]:.12g}"
+            yield Violation(rule, text, None, nodes[n].name)
+
+
+def _amounts(of_slots: Sequence[float]) -> NDArray[np.float64]:
+    return np.array(of_slots, dtype=float)

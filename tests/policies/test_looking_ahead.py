@@ -1,6 +1,8 @@
 """Trials change nothing until they are carried out, and playouts foretell what then happens."""
 
+import gc
 import random
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,7 +19,7 @@ from optsched.driver.snapshot import snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.view import PolicyError
 from optsched.driver.world import World
-from optsched.model.cluster import Cluster, Node
+from optsched.model.cluster import Cluster, Node, Window
 from optsched.model.instance import Instance
 from optsched.model.job import Job
 from optsched.model.profile import Profile, Sharing
@@ -177,6 +179,28 @@ def test_a_pair_of_which_one_moves_is_a_pair_no_more() -> None:
     assert np.isfinite(ends).all()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_victim_loses_is_foretold_where_it_starts_again(at_once: bool) -> None:
+    """At the rate that it has there, whether the trial starts it or the list rule does."""
+    profile = Profile(rate={"a": 1.0, "b": 0.5}, checkpoint_every_s=60.0)
+    nodes = (Node(name="n0", gpus=1, gpu_type="a"), Node(name="n1", gpus=1, gpu_type="b"))
+    jobs = tuple(Job(id=name, duration_s=100.0, profile=profile) for name in "xy")
+    world = VirtualWorld(Instance(cluster=Cluster(nodes=nodes), jobs=jobs))
+    world.advance()
+    fast, slow = world.options("x")
+    here, there = (world.free.layout.alone(i, 1, 0) for i in range(2))
+    world.start("x", fast, here)
+    world.go_on_to(10.0)
+    trial = Trial(world)
+    trial.preempt("x")
+    trial.start("y", fast, here)
+    if at_once:
+        trial.start("x", slow, there)
+    playouts = Playouts(world, WCT)
+    ends_s = playouts.completions_s(trial)
+    assert [ends_s[playouts.place[name]] for name in "xy"] == [210.0, 110.0]
+
+
 def test_what_a_trial_has_started_leaves_less_room_beside_others() -> None:
     profile = Profile(sharing=Sharing(duty=0.5), cpus_per_gpu={2: 1.0})
     instance = Instance(
@@ -237,6 +261,21 @@ def test_a_trial_is_played_anew_once_more_is_commanded_or_claimed() -> None:
     other = next(iter(trial.waiting))
     trial.claim(other, world.fastest(other), fit[1])
     assert (playouts.completions_s(trial) != started).any()
+
+
+def test_playouts_are_freed_at_once() -> None:
+    """They know of all jobs, and a decision has them anew."""
+    world = VirtualWorld(drawn(3, 30.0))
+    world.advance()
+    playouts = Playouts(world, WCT)
+    playouts.completions_s(Trial(world))
+    gone = weakref.ref(playouts)
+    gc.disable()
+    try:
+        del playouts
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -480,6 +519,16 @@ def test_the_gap_of_the_plan_counts_fairness_among_the_jobs_that_are_here() -> N
     policy = Optsched(Optsched.Options(prove=True), parse("ftf"))
     simulate(Instance(cluster=one_node(gpus=4), jobs=tuple(jobs)), policy)
     assert policy.rounds[0].plan_gap == pytest.approx(0.5)
+
+
+def test_no_gap_is_told_of_a_plan_that_may_come_otherwise() -> None:
+    """A window is to come: when those that it stops would go on is only guessed."""
+    jobs = tuple(Job(id=name, duration_s=100.0) for name in "ab")
+    window = Window(nodes=("n",), from_s=150.0, to_s=160.0)
+    there = Cluster(nodes=(Node(name="n", gpus=1),), windows=(window,))
+    policy = Optsched(Optsched.Options(prove=True), WCT)
+    simulate(Instance(cluster=there, jobs=jobs), policy)
+    assert policy.rounds[0].plan_gap is None
 
 
 def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it() -> None:

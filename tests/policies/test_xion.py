@@ -246,6 +246,9 @@ def test_what_has_left_by_a_time_is_back_at_an_earlier_one() -> None:
     later = Later((0, 0, 0), ends, Outlook(world))
     free = [later.at(time_s).room.pool_gpus[0] for time_s in (25, 5, 35, 20)]
     assert free == [6, 2, 8, 6]
+    assert later.sooner_than(19.0) is None
+    sooner = later.sooner_than(25.0)
+    assert sooner is not None and sooner.room.pool_gpus[0] == 6
 
 
 @pytest.mark.parametrize(("runs_s", "free"), [(5, [4, 8, 1]), (15, [3, 8, 1])])

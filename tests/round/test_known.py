@@ -1,16 +1,24 @@
 """What rounds know of jobs is kept between them, changes no round, and is forgotten with the
 jobs."""
 
+import gc
+import weakref
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from benchmarks.round import carried_out
 from optsched import Cluster, Job, Mode, Node, Profile, Running
 from optsched.model.instance import Instance, Slot
+from optsched.model.job import first_come
 from optsched.physics import catalogue
 from optsched.physics.catalogue import catalogue_of
-from optsched.round.deadline import NEVER
+from optsched.round.build import build
+from optsched.round.deadline import NEVER, Deadline, OutOfTimeError
 from optsched.round.decide import decide
 from optsched.round.known import KEPT_ROUNDS, Book, Known
+from optsched.round.model import RoundModel
 from optsched.round.plan import RoundSolution
 from optsched.traces.generate.synth import generate
 
@@ -52,12 +60,22 @@ def test_a_job_that_moved_has_the_rate_of_where_it_is() -> None:
         assert known.holding(instance, replace(entry, remaining_s=1.0)) is hold
 
 
+def test_jobs_are_in_order_whoever_comes_goes_or_changes_and_if_time_ran_out() -> None:
+    instance, book = generate(jobs=40, gpus=64, seed=3, running=0.5), Book()
+    jobs = instance.jobs
+    changed = tuple(replace(job, submit_s=float(-k)) for k, job in enumerate(jobs))
+    for some in (jobs[::2], jobs[1:], jobs[:5], changed, jobs):
+        found = look_up(book, replace(instance, jobs=some))
+        assert [known.job for known in found] == sorted(some, key=first_come)
+    late = (*jobs[:20], *(replace(job, weight=9.0) for job in jobs[20:]))
+    with pytest.raises(OutOfTimeError):
+        book.look_up(catalogue_of(instance), late, None, Deadline(0.0))
+    assert [known.job for known in look_up(book, instance)] == sorted(jobs, key=first_come)
+
+
 def test_jobs_are_known_from_round_to_round_and_forgotten_after_they_left() -> None:
     instance, book = generate(jobs=40, gpus=64, seed=3, running=0.5), Book()
     before = look_up(book, instance)
-    assert [known.job for known in before] == sorted(
-        instance.jobs, key=lambda job: (job.submit_s, job.id)
-    )
     assert all(map(lambda a, b: a is b, before, look_up(book, instance)))
     few = replace(instance, jobs=instance.jobs[:1])
     for _ in range(2 * KEPT_ROUNDS):
@@ -65,3 +83,23 @@ def test_jobs_are_known_from_round_to_round_and_forgotten_after_they_left() -> N
     after = look_up(book, instance)
     same = {known.job.id for known in before if any(known is other for other in after)}
     assert same == {instance.jobs[0].id}
+
+
+@pytest.mark.parametrize("gap", [1e-9, 0.5])
+def test_nothing_of_a_round_is_left_to_the_collection_of_cyclic_garbage(
+    gap: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[weakref.ref[RoundModel]] = []
+
+    def noted(*args: Any, **given: Any) -> RoundModel:
+        model = build(*args, **given)
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr("optsched.round.decide.build", noted)
+    gc.disable()
+    try:
+        decide(generate(jobs=40, gpus=64, seed=3, running=0.5), budget_s=60.0, gap=gap)
+        assert [model() for model in models] == [None]
+    finally:
+        gc.enable()

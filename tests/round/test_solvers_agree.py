@@ -122,6 +122,15 @@ def test_same_input_same_output(solver: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("solver", ["price", "highs", "milp"])
+def test_jobs_of_hardly_any_weight(solver: str) -> None:
+    """No scale of the values is infinite."""
+    jobs = tuple(Job(id=f"j{i}", gpus=1, duration_s=9.0, weight=1e-307) for i in range(2))
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=jobs)
+    found = decided(instance, "wct", solver)
+    assert found.status == "optimal" and not found.notes
+
+
 @pytest.mark.parametrize("weight", (1.0, 1e9))
 def test_one_huge_weight_hides_nothing_of_the_other_jobs(weight: float) -> None:
     for seed in range(8):

@@ -8,6 +8,7 @@ from typing import assert_never
 from optsched.frozen import record
 from optsched.objectives import JobCost, Level, RankOfJobs, SumOfJobs, Term, Usage
 
+from ..native.highs import NOTHING
 from .grid import Start
 from .model import Expression, Model
 
@@ -39,7 +40,7 @@ def scale_of(coefficients: list[float]) -> float:
     largest = max((abs(c) for c in coefficients), default=0.0)
     if largest == 0.0 or (largest <= 1e7 and all(c == int(c) for c in coefficients)):
         return 1.0
-    return LARGEST / largest
+    return LARGEST / max(largest, NOTHING)
 
 
 def build_level(model: Model, level: Level, number: int) -> LevelModel:

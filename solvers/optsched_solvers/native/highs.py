@@ -13,6 +13,8 @@ Floats = NDArray[np.float64]
 
 LARGEST = 1e4
 """What the largest value is scaled to."""
+NOTHING = 1e-300
+"""No scale makes anything of values below this."""
 
 
 @record
@@ -76,4 +78,4 @@ def _scale(program: Program) -> float:
     """Return the scale of the values. HiGHS takes what is better by less than 1e-6 for no better,
     whatever the size of the values. A power of two loses no digit."""
     largest = float(np.abs(program.value).max(initial=0.0))
-    return 2.0 ** round(math.log2(LARGEST / largest)) if largest > 0 else 1.0
+    return 2.0 ** round(math.log2(LARGEST / max(largest, NOTHING))) if largest > 0 else 1.0

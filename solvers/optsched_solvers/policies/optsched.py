@@ -25,6 +25,7 @@ from optsched.plugins.options import (
     Share,
     declared_options,
 )
+from optsched.round.decide import no_collection
 from optsched.round.plan import RoundSolution
 
 from .parts.agenda import Agenda, outline, search
@@ -146,6 +147,7 @@ class Optsched:
         """Return the place that is kept for who has waited too long."""
         return self._places.reservations
 
+    @no_collection()
     def decide(self, world: World) -> None:
         """Start those whose place has come free, then decide anew."""
         places, self.decided, self.notes = self._places, None, ()
@@ -319,13 +321,15 @@ class Optsched:
         self, step: Step, playouts: Playouts, now: Snapshot, keeping: Step | None = None
     ) -> Step:
         """Return the step with what is known of the plan that it leads to: how much less it costs
-        than keeping all that runs, and how far it may be from the best plan of all."""
+        than keeping all that runs, and, where what is played is what would happen, how far it may
+        be from the best plan of all."""
         lead = plan_gap = None
         if keeping is not None:
             base = playouts.done_now()[0]
             kept, value = playouts.cost(keeping.trial)[0], playouts.cost(step.trial)[0]
             lead = (kept - value) / (kept - base) if kept > base else 0.0
-        if self.prove and self._counts_times_only and len(playouts.place) <= MOST_PROVED:
+        proves = self.prove and self._counts_times_only and step.trial.foresees_ends
+        if proves and len(playouts.place) <= MOST_PROVED:
             here = now.instance.only(playouts.place)
             value, base = playouts.plan_cost(step.trial, here)
             if math.isfinite(value):

@@ -304,6 +304,11 @@ class Later:
         self.seen, self._ends, self._outlook = seen, ends, outlook
         self._left = 0
 
+    def sooner_than(self, time_s: float) -> Outlook | None:
+        """Return the outlook as it is left now, if nobody has left who does not by then."""
+        ends, left = self._ends, self._left
+        return self._outlook if left and ends[left - 1][0] <= time_s else None
+
     def at(self, time_s: float) -> Outlook:
         """Return the outlook when all have left who do by then."""
         ends, outlook = self._ends, self._outlook
@@ -400,19 +405,23 @@ class _Moment(Moment):
         return not sooner_anyway
 
     def _fits_by(self, job_id: str, seconds: float) -> bool:
-        """Return whether the job fits so long from now at the latest, if nobody is preempted."""
-        until_s = self.world.now_s + seconds + TIME_TOLERANCE_S
-        return self.world.fit(job_id, self._left_by(until_s).room) is not None
+        """Return whether the job fits so long from now at the latest, if nobody is preempted: at
+        once where it fits sooner, as all do but those that must be near others."""
+        world, later = self.world, self._leaving()
+        until_s = world.now_s + seconds + TIME_TOLERANCE_S
+        sooner = None if world.job(job_id).affinity else later.sooner_than(until_s)
+        if sooner is not None and world.fit(job_id, sooner.room) is not None:
+            return True
+        return world.fit(job_id, later.at(until_s).room) is not None
 
-    def _left_by(self, until_s: float) -> Outlook:
-        """Return the outlook once those have left who run and are expected to by then. From one
-        waiting job to the next it changes little."""
+    def _leaving(self) -> Later:
+        """Return the outlook in which those who run leave as they are expected to."""
         world, soon = self.world, self.look_ahead()
         seen = self._seen()
         if self._later is None or self._later.seen != seen:
             ends = sorted((world.expected_release_s(other), other) for other in world.running)
             self._later = Later(seen, ends, soon.copy())
-        return self._later.at(until_s)
+        return self._later
 
     def _seen(self) -> tuple[int, int, int]:
         """Return what tells one present from another."""

@@ -107,8 +107,11 @@ class _Search:
 
     def run(self) -> None:
         """Search, and if there is time left, put once more on nodes what found no room."""
-        self._search()
-        self._losers_first()
+        try:
+            self._search()
+            self._losers_first()
+        finally:
+            del self._request  # it reports to this search: a cycle, which nothing frees at once
 
     def _search(self) -> None:
         """Try what the prices of the last round say of each job where little has changed; then find

@@ -16,6 +16,7 @@ from optsched.round.solver import RoundRequest
 
 from ..milp import backend
 from ..milp.backend import Backend
+from ..native.highs import NOTHING
 from ..native.within import within
 
 MOST_OPTIONS = 60_000
@@ -38,7 +39,8 @@ class Textbook:
 
         self._model, self._stated = model, program(model)
         stated, kinds = self._stated, model.options.kind.tolist()
-        self._scale = LARGEST / (float(model.options.value.max(initial=0.0)) or 1.0)
+        largest = float(model.options.value.max(initial=0.0))
+        self._scale = LARGEST / max(largest, NOTHING) if largest > 0 else 1.0
         self.problem = pulp.LpProblem("round", pulp.LpMinimize)
         self._x = [
             self.problem.add_variable(
