@@ -3,6 +3,7 @@ is told, and where no gang needs several gaps it is that of serial schedule gene
 
 import math
 import os
+import random
 from dataclasses import replace
 
 import pytest
@@ -12,12 +13,15 @@ from hypothesis import strategies as st
 from optsched.files.faults import find_faults
 from optsched.model.instance import Instance
 from optsched.objectives import parse
+from optsched.plugins.solver import SILENT
 from optsched.traces.generate.synth import generate
 from optsched_solvers.cpsat import free_times
 from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
 from optsched_solvers.cpsat.free_times import Decoded, FreeTimes
-from optsched_solvers.cpsat.lists import List
+from optsched_solvers.cpsat.list_search import ListSearch
+from optsched_solvers.cpsat.lists import List, by_type
+from optsched_solvers.cpsat.progress import Progress
 from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.plans import plan_of
 from optsched_solvers.scheduling.problem import Problem
@@ -79,6 +83,45 @@ def test_plans_of_many_jobs_are_valid(types: int, data: st.DataObject) -> None:
     )
     assert free_times.applies(Problem(instance, parse("wct")))
     walk(instance, data, 20)
+
+
+def test_jobs_that_are_all_kept_to_types_may_change_them() -> None:
+    """A short job from another type finds gaps that were too short for all others."""
+    rng = random.Random(1)
+    instance = generate(
+        jobs=40, gpus=32, seed=6, like="llm", running=0.3, gpu_types=3, arrivals="batch"
+    )
+    problem = Problem(instance, parse("wct"))
+    types = [
+        sorted({a.mode.gpu_type or "" for a in activity.alternatives if not a.fixed})
+        for activity in problem.activities
+    ]
+
+    def to_any(j: int) -> tuple[int, ...]:
+        return by_type(problem.activities[j], rng.choice(types[j]))
+
+    kept, priority = decoder(problem), [rng.random() for _ in types]
+    code = List(priority, {j: to_any(j) for j in range(len(types))}, frozenset(), {})
+    for _ in range(30):
+        whole, near = decoder(problem).decode(code), kept.decode(code)
+        assert whole is not None and near is not None and len(near.parts) == 3
+        assert near.schedule == whole.schedule
+        kept.kept, j = near, rng.randrange(len(types))
+        priority = [rng.random() if i == j else own for i, own in enumerate(code.priority)]
+        code = replace(code, priority=priority, ways={**code.ways, j: to_any(j)})
+
+
+def test_list_search_ends_with_each_job_kept_to_a_type() -> None:
+    instance = generate(jobs=30, gpus=32, seed=6, gpu_types=3, arrivals="batch")
+    problem = Problem(instance, parse("wct"))
+    progress = Progress(problem, Evaluator(problem), SILENT, Budget(0.2, 1, 0))
+    priority = [a.shortest_s for a in problem.activities]
+    progress.offer(generate_schedule(problem, priority))
+    search = ListSearch(progress, List(priority, {}, frozenset(), {}), quick=True)
+    assert isinstance(search.decoder, FreeTimes) and search.decoder.kept is not None
+    assert [*search.decoder.kept.parts] == [None]
+    search.run(until=0.0)
+    assert None not in search.decoder.kept.parts
 
 
 @settings(max_examples=60)

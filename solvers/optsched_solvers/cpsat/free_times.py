@@ -85,12 +85,13 @@ class Spread:
 
 @record
 class Ways:
-    """The ways of a job, each kind in the order of their lengths, and the tick before which it
-    cannot start."""
+    """The ways of a job, each kind in the order of their lengths, the tick before which it cannot
+    start, and the GPU type of all its nodes, None where they are of several."""
 
     ready: int
     on_one_node: tuple[Way, ...]
     spread: tuple[Spread, ...]
+    gpu_type: str | None
 
 
 Gap = tuple[int, int, int, tuple[int, ...]]
@@ -214,22 +215,34 @@ def _taken(times: tuple[int, ...], gpus: int, start: int, end: int) -> tuple[int
     return times[: last - gpus] + times[last:at] + (end,) * gpus + times[at:]
 
 
-class Decoded:
-    """A list with its schedule. `stops` are what is free before every so-many-th job of `order`;
-    `ends_s` are the completions."""
+@record
+class Part:
+    """Jobs that do not compete with others, in their order; `stops` are what is free before every
+    so-many-th of them."""
 
-    def __init__(self, problem: Problem, code: List, order: list[int], stops: list[Free]) -> None:
+    order: list[int]
+    stops: list[Free]
+
+
+class Decoded:
+    """A list with its schedule: its `parts` are by GPU type where all jobs are kept to one, else
+    one of them has all. `begun` is what the running jobs leave free; `ends_s` are the
+    completions."""
+
+    def __init__(self, problem: Problem, code: List) -> None:
         jobs = len(problem.activities)
-        self._problem, self.code, self.order, self.stops = problem, code, order, stops
+        self._problem, self.code = problem, code
+        self.parts: dict[str | None, Part] = {}
+        self.begun = Free([], [], [], 0)
         self.starts = [0] * jobs
         self.chosen = [0] * jobs
         self.splits: list[Split] = [()] * jobs
         self.ends_s = [0.0] * jobs
 
-    def copy(self, code: List, order: list[int], stops: list[Free]) -> "Decoded":
+    def copy(self, code: List) -> "Decoded":
         """Return the same schedule, to be changed for another list."""
         made = copy(self)
-        made.code, made.order, made.stops = code, order, stops
+        made.code, made.parts = code, {}
         made.starts, made.chosen, made.splits = self.starts[:], self.chosen[:], self.splits[:]
         made.ends_s = self.ends_s[:]
         return made
@@ -278,36 +291,60 @@ class FreeTimes:
         None too, mostly, where the value of its last level would be above `limit`: as soon as that
         is so with the jobs that are not placed yet where the list kept has them.
         """
-        kept, order = self.kept, self._order(code)
+        kept = self.kept
         if kept is None or kept.code.preempted != code.preempted:
-            made, first = self._begin(code, order), 0
+            made, known = self._begin(code), dict[str | None, Part]()
         else:
-            first = kept.code.alike(code, kept.order, order) // self._every
-            made = kept.copy(code, order, kept.stops[: first + 1])
-            first *= self._every
-        free, shortest = made.stops[-1].copy(), self._shortest_from(order)
-        placed = first
+            made, known = kept.copy(code), kept.parts
+        for gpu_type, jobs in self._parts(code).items():
+            part = self._decode_part(made, jobs, known.get(gpu_type), limit)
+            if part is None:
+                return None
+            made.parts[gpu_type] = part
+        return made
+
+    def _decode_part(
+        self, made: Decoded, order: list[int], known: Part | None, limit: float
+    ) -> Part | None:
+        """Place the jobs of a part, those from where it differs from the one `known`."""
+        shortest, first = self._shortest_from(order), 0
+        if known is not None and self.kept is not None:
+            alike = self.kept.code.alike(made.code, known.order, order)
+            if alike == len(order) == len(known.order):
+                self._budget.spend(WORK_PER_JOB)
+                return known
+            first = min(alike // self._every, len(known.stops) - 1)
+            while first and known.stops[first].shortest > shortest[first * self._every]:
+                first -= 1
+        if known is None or first == 0:
+            start = made.begun.copy()
+            start.forget_gaps(shortest[0])
+            part = Part(order, [start])
+        else:
+            part = Part(order, known.stops[: first + 1])
+        first *= self._every
+        free, placed = part.stops[-1].copy(), first
         for placed in range(first, len(order)):
             if placed % self._every == 0 and placed > first:
                 free.forget_gaps(shortest[placed])
-                made.stops.append(free.copy())
+                part.stops.append(free.copy())
                 if placed // self._every % LOOKS == 0 and self._is_above(made, limit):
                     break
             if not self._place(order[placed], free, made):
-                made.stops.clear()
                 break
         else:
             placed = len(order)
         self._budget.spend(WORK_PER_JOB * max(1, placed - first))
-        return made if placed == len(order) else None
+        return part if placed == len(order) else None
 
     def _is_above(self, made: Decoded, limit: float) -> bool:
         return limit < inf and made.values(self._evaluator)[-1] > limit
 
     def _shortest_from(self, order: list[int]) -> list[int]:
-        """Return for each place in a list the length of the shortest job from there on."""
+        """Return for each place in a list, and its end, the length of the shortest job from there
+        on."""
         lengths = [self._shortest[j] for j in reversed(order)]
-        return list(accumulate(lengths, min))[::-1]
+        return list(accumulate(lengths, min, initial=FAR))[::-1]
 
     def _place(self, j: int, free: Free, made: Decoded) -> bool:
         """Place a job where it completes first; return whether it fits anywhere."""
@@ -334,22 +371,25 @@ class FreeTimes:
         made.put(j, way.which, start, split)
         return True
 
-    def _order(self, code: List) -> list[int]:
-        """Return the jobs that are to be placed, in the order of a list."""
+    def _parts(self, code: List) -> dict[str | None, list[int]]:
+        """Return the jobs that are to be placed, in the order of a list: by GPU type if each is
+        kept to one."""
         activities, preempted = self._problem.activities, code.preempted
         jobs = [a.index for a in activities if a.running is None or a.index in preempted]
         jobs.sort(key=code.priority.__getitem__)
-        return jobs
+        parts: dict[str | None, list[int]] = {}
+        for j in jobs:
+            gpu_type = self._ways_of(j, code).gpu_type
+            if gpu_type is None:
+                return {None: jobs}
+            parts.setdefault(gpu_type, []).append(j)
+        return parts
 
-    def _begin(self, code: List, order: list[int]) -> Decoded:
+    def _begin(self, code: List) -> Decoded:
         """Return the schedule of the running jobs, which go on or save; all others where the list
         kept has them."""
         problem, nodes = self._problem, self._problem.instance.cluster.nodes
-        made = (
-            Decoded(problem, code, order, [])
-            if self.kept is None
-            else self.kept.copy(code, order, [])
-        )
+        made = Decoded(problem, code) if self.kept is None else self.kept.copy(code)
         held: list[list[int]] = [[] for _ in nodes]
         for activity in problem.activities:
             if activity.running is None:
@@ -367,7 +407,7 @@ class FreeTimes:
             for node, until in zip(nodes, held, strict=True)
         ]
         pools = [sorted(chain.from_iterable(free[n] for n in own)) for own in self._members]
-        made.stops.append(Free(free, pools, [], self._shortest_from(order)[0] if order else 0))
+        made.begun = Free(free, pools, [], 0)
         return made
 
     # --------------------------------------------------------------------------------------- ways
@@ -392,7 +432,11 @@ class FreeTimes:
                 single.append(way)
             elif way.sets:
                 several.setdefault(a.mode.gpu_type, []).append(way)
-        return Ways(ready, tuple(single), tuple(map(self._spread, several.values())))
+        nodes = self._problem.instance.cluster.nodes
+        ways = chain(single, *several.values())
+        types = {nodes[n].gpu_type for way in ways for own in way.sets for n in own.nodes}
+        gpu_type = types.pop() if len(types) == 1 else None
+        return Ways(ready, tuple(single), tuple(map(self._spread, several.values())), gpu_type)
 
     def _where(self, a: Alternative) -> tuple[bool, tuple[Set, ...]]:
         """Return whether an alternative takes one node, and of which sets."""

@@ -27,6 +27,9 @@ TEMPERATURE, WARMER = 0.01, 0.04
 decoded by free times, so that there are many."""
 EXCHANGES = 10
 """How often searches in several processes compare what they have."""
+KEPT_TO_TYPES = 3
+"""Exchanges before the end after which each job is kept to one GPU type, where lists are decoded by
+free times: lists of which only one type changes are decoded there alone, so that there are more."""
 HOPELESS = 5.0
 """A list whose value exceeds that of the one kept by so many temperatures need not be decoded to
 its end."""
@@ -74,6 +77,7 @@ class ListSearch:
         self._bold = bold and fast
         self._warmth = BOLD_WARMTH if self._bold else WARMER if fast else TEMPERATURE
         self._preempting = BOLD_PREEMPTING if self._bold else PREEMPTING
+        self._freed = 0.3
         activities = self.problem.activities
         self._tiers = tiers(self.problem)
         self._preemptible = [
@@ -131,9 +135,21 @@ class ListSearch:
                 self._decode_and_keep(self._neighbour(), changeable * self._warmth * cool)
 
         copies = beside.most(self.budget.workers) if self._quick else 0
-        for left in range(EXCHANGES - 1, 0, -1) if copies else ():
-            self._with_copies(copies, anneal, until + (begun - until) * left / EXCHANGES)
-        anneal(until)
+        for left in reversed(range(EXCHANGES)):
+            if left == KEPT_TO_TYPES - 1 and not self._bold:
+                self._keep_to_types()
+            stop = until + (begun - until) * left / EXCHANGES
+            if copies and left:
+                self._with_copies(copies, anneal, stop)
+            else:
+                anneal(stop)
+
+    def _keep_to_types(self) -> None:
+        """Keep each job to the GPU type that it has, and to one from now on."""
+        if isinstance(self.decoder, FreeTimes) and (kept := self.decoder.kept) is not None:
+            self._freed = 0.0
+            ways = list_of(self.problem, kept.schedule).ways
+            self._decode_and_keep(replace(self.list, ways=ways), 0.0)
 
     def _with_copies(self, copies: int, anneal: Callable[[float], None], stop: float) -> None:
         """Anneal here and in copies of this process, and go on from the best list of all."""
@@ -251,7 +267,7 @@ class ListSearch:
     def _retyped(self, code: List, j: int) -> List:
         """Keep one job to another GPU type, or to none."""
         types, ways = self._types[j], dict(code.ways)
-        if len(types) < 2 or self.rng.random() < 0.3:
+        if len(types) < 2 or self.rng.random() < self._freed:
             ways.pop(j, None)
         else:
             ways[j] = by_type(self.problem.activities[j], self.rng.choice(types) or None)

@@ -1,7 +1,8 @@
 """Whole plans for the jobs that are here, found by list search, and what they say to do now."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
@@ -9,7 +10,7 @@ from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.frozen import record
 from optsched.model.instance import Placement
-from optsched.model.job import Mode
+from optsched.model.job import Job, Mode
 from optsched.objectives import Objective
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.solver import SILENT
@@ -102,13 +103,15 @@ def search(
     objective: Objective,
     outlines: Iterable[Outline],
     limit_s: float,
+    coming: Sequence[Job] = (),
     *,
     bold: bool = False,
 ) -> tuple[Agenda, list[str]] | None:
     """Return the best plan that list search finds from some outlines in `limit_s` of counted work
-    for the jobs that are here, and whom it preempts `now`; None where that knows no plans. A `bold`
-    search strays further from what it begins with."""
-    instance = now.instance.only({*world.waiting, *world.running})
+    for the jobs that are here and those that are known to be `coming`, and whom it preempts `now`;
+    None where that knows no plans. A `bold` search strays further from what it begins with."""
+    here = now.instance.only({*world.waiting, *world.running})
+    instance = replace(here, jobs=(*here.jobs, *coming)) if coming else here
     # Whom a window ends is the driver's to say, not a plan's.
     if now.blocked or instance.cluster.windows or SOLVER.supports(instance, objective) is not None:
         return None
