@@ -84,6 +84,8 @@ class Layout:
         self.racks = list(racks.values())
         number_of = {rack: r for r, rack in enumerate(racks)}
         self.rack = [-1 if node.rack is None else number_of[node.rack] for node in cluster.nodes]
+        self.spot = [*zip(self.pool, self.rack, self.bit, strict=True)]
+        """Pool, rack and bit of each node."""
         self.gpus = [node.gpus for node in cluster.nodes]
         self.cpus = [UNLIMITED if node.cpus is None else node.cpus for node in cluster.nodes]
         self.memory = [

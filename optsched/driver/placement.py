@@ -163,16 +163,16 @@ class Room:
             self._freed.append(i)
 
     def _set_gpus(self, i: int, after: int) -> None:
-        layout, before = self.layout, self._gpus[i]
-        assert after >= 0, f"node {layout.names[i]} would hold more GPUs than it has"
-        pool, bit = layout.pool[i], layout.bit[i]
+        before = self._gpus[i]
+        assert after >= 0, f"node {self.layout.names[i]} would hold more GPUs than it has"
+        pool, rack, bit = self.layout.spot[i]
         masks = self._nodes[pool]
         masks[before] ^= bit
         masks[after] ^= bit
         self._gpus[i] = after
         more = after - before
         self.pool_gpus[pool] += more
-        self._rack_gpus[pool][layout.rack[i]] += more
+        self._rack_gpus[pool][rack] += more
 
     def seize(self, node: str, gpus: int, cpus: int) -> tuple[int, int]:
         """Take GPUs and cores of a node as far as they are free; return how many there were."""
@@ -524,7 +524,10 @@ class Room:
             [] for _ in masks
         ]  # by usable GPUs, nodes that have more of them free
         for count in range(len(masks) - 1, 0, -1):
-            here, passed = masks[count] & nodes, iter(sorted(short[count]))
+            here = masks[count] & nodes
+            if not here and not short[count]:
+                continue
+            passed = iter(sorted(short[count]))
             other = next(passed, -1)
             while here:
                 bit = here & -here
@@ -544,13 +547,13 @@ class Room:
 
     def _usable(self, need: Need, i: int) -> int:
         usable = self._gpus[i]
-        if need.cpus_per_gpu:
-            usable = min(usable, self._cpus[i] // need.cpus_per_gpu)
+        if need.cpus_per_gpu and usable * need.cpus_per_gpu > self._cpus[i]:
+            usable = self._cpus[i] // need.cpus_per_gpu
         if need.memory_gib_per_gpu:
             free = self._memory[i] + self.layout.memory_slack[i]
             while usable > 0 and usable * need.memory_gib_per_gpu > free:
                 usable -= 1
-        return max(usable, 0)
+        return usable if usable > 0 else 0
 
 
 def _memory_gib(need: Need, gpus: int) -> float:

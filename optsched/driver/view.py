@@ -604,7 +604,7 @@ class ClusterView:
     def seems_to_stay(self, state: JobState, mode: Mode, placement: Placement) -> bool:
         """Return whether a job that starts now without a pause would seem, in a plan, never to have
         stopped."""
-        if state.left_at is not None and state.reads_as_going_on(self.now_s, mode, placement):
+        if state.reads_as_going_on(self.now_s, mode, placement):
             return True
         at_start = state.ran_before and self.now_s == self.instance.now_s
         entry = self.instance.running_job.get(state.job.id) if at_start else None

@@ -418,17 +418,15 @@ class World(ClusterView):
         assert state.run is not None
         own = state.run.own_gpus() if state.run.overlaps else {}
         run = state.leave(self.now_s)
-        self.free.give(
-            run.need,
-            run.placement,
-            finished=ending is COMPLETED,
-            with_gpus=run.partner is None and not run.overlaps,
-        )
+        alone = run.partner is None and not run.overlaps
+        self.free.give(run.need, run.placement, finished=ending is COMPLETED, with_gpus=alone)
         for node, gpus in own.items():
             self.free.let_go(node, gpus, 0)
         self._released.append(state.job.id)
         if self._channels is not None and (faster := self._channels.leave(state.index)):
             self._slow_down(faster)
+        if alone:
+            return
         for other in run.overlaps:
             assert other.run is not None
             del other.run.overlaps[state]

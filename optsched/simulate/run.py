@@ -103,11 +103,13 @@ class Simulation:
             if self._charge_solver_time:
                 world.go_on_to(world.now_s + self._thought_s)
             begin_s = time.perf_counter()
-            world.weigh()
+            if world.instance.shares is not None:
+                world.weigh()
             policy.decide(world)
             self._thought_s = time.perf_counter() - begin_s
             world.rows.decided(world.now_s, self._thought_s)
-            self._next_s = world.now_s + self._spaced_s()
+            if self._spacing_s:
+                self._next_s = world.now_s + self._spaced_s()
             if on_progress is not None:
                 on_progress(self.done)
             if until is not None and world.unfinished and until():
@@ -116,7 +118,7 @@ class Simulation:
 
     def _spaced_s(self) -> float:
         """Return how long the policy is not asked again."""
-        if not self._spacing_s or self._pace == math.inf:
+        if self._pace == math.inf:
             return self._spacing_s
         return min(self._spacing_s, self._pace * (self.world.now_s - self.instance.now_s))
 
@@ -162,13 +164,19 @@ def _sharing(instance: Instance, half_life_s: float | None) -> Instance:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage rarely. Jobs and events are many and live long: looking for cycles among them
-    again and again takes a quarter of a run."""
+    """Collect garbage rarely, and none of what is there already. Jobs and events are many and live
+    long: looking for cycles among them again and again takes a quarter of a run."""
     usual = gc.get_threshold()
-    gc.set_threshold(max(usual[0], 100_000), 50, 100)
+    rare = max(usual[0], 100_000), 50, 100
+    if usual == rare:  # within another simulation
+        yield
+        return
+    gc.set_threshold(*rare)
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         gc.set_threshold(*usual)
 
 

@@ -124,10 +124,9 @@ class VirtualWorld(World):
         )
 
     def weigh(self) -> None:
-        """Give jobs the weight that the use of their tenants and users says, where the instance has
+        """Give jobs the weight that the use of their tenants and users says; the instance has
         shares."""
-        if self.instance.shares is None:
-            return
+        assert self.instance.shares is not None
         here = (self.waiting, self.running, self.saving)
         shares = replace(self.instance.shares, used=self.used())
         accounts = {account_of(job) for jobs in here for job in jobs.values()}

@@ -93,6 +93,11 @@ class _Search:
         self.dual = self._point(gpus * w[:, None] + p - q * rate, p, q, w)
         self.products = self.primal.all * self.dual.all
         self.distance = float(self.products @ self.weight)
+        self.ratio, self.pull, self.move = (
+            _Point(np.empty_like(self.products), self.columns) for _ in range(3)
+        )
+        """Filled anew at each step."""
+        self.identity = np.repeat(np.eye(self.columns)[:, :, None], kinds, axis=2)
 
     def _point(self, x: Floats, s: Floats, u: Floats, v: Floats) -> _Point:
         return _Point(np.concatenate([x.ravel(), s, u, v]), self.columns)
@@ -132,18 +137,16 @@ class _Search:
         """Eliminate each job's own unknowns, all kinds at once: `inverse` is that of the lower
         factor, `pivot` the diagonal; what is left is a system of the columns and t."""
         size = self.columns
-        self.ratio = _Point(self.dual.all / self.primal.all, size)
+        np.divide(self.dual.all, self.primal.all, out=self.ratio.all)
         slope = self.ratio.u
         own = (slope * self.r) * self.r[:, None] + self.ratio.s
         diagonal = _diagonal(own)
         diagonal += self.ratio.x
-        self.inverse = np.zeros(own.shape)
-        _diagonal(self.inverse)[:] = 1.0
-        for i in range(size):
-            for j in range(i + 1, size):
-                factor = own[j, i] / own[i, i]
-                own[j, i + 1 :] -= factor * own[i, i + 1 :]
-                self.inverse[j, : i + 1] -= factor * self.inverse[i, : i + 1]
+        self.inverse = self.identity.copy()
+        for i in range(size - 1):
+            factor = (own[i + 1 :, i] / own[i, i])[:, None]
+            own[i + 1 :, i + 1 :] -= factor * own[i, i + 1 :]
+            self.inverse[i + 1 :, : i + 1] -= factor * self.inverse[i, : i + 1]
         self.pivot = diagonal
         self.towards = self._solve(self.r) * slope
         self.lean = self.count * slope
@@ -165,21 +168,20 @@ class _Search:
 
     def _direction(self, change: Floats) -> tuple[Floats, Floats, float]:
         """Return the moves of primal, dual and t that change the products of primal and dual by so
-        much, to first order."""
-        size = self.columns
-        pull = _Point(change / self.primal.all, size)
+        much, to first order; that of the primal until the next call."""
+        size, pull, move = self.columns, self.pull, self.move
+        np.divide(change, self.primal.all, out=pull.all)
         y = self._solve(pull.x - pull.s + self.r * pull.u)
         right = np.empty(size + 1)
         right[:size] = plus(self.load * y, axis=1) + pull.v / self.ratio.v
         right[size] = self.lean @ plus(self.r * y) - self.count @ pull.u
         solution = self.system @ right
         rise = float(solution[size])
-        move = _Point(np.empty_like(change), size)
         x = move.x
-        x[:] = y - self._solve(self.g * solution[:size, None]) + self.towards * rise
-        move.s[:] = -plus(x)
-        move.u[:] = plus(self.r * x) - rise
-        move.v[:] = -plus(self.load * x, axis=1)
+        np.add(y - self._solve(self.g * solution[:size, None]), self.towards * rise, out=x)
+        np.negative(plus(x), out=move.s)
+        np.subtract(plus(self.r * x), rise, out=move.u)
+        np.negative(plus(self.load * x, axis=1), out=move.v)
         return move.all, pull.all - self.ratio.all * move.all, rise
 
 

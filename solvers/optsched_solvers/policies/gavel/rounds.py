@@ -284,11 +284,12 @@ class Rounds:
         able = (kinds.rate[active.kind].T > 0) & active.known
         if not self.fills:
             able &= ledger.share > 0
-        here = np.array([set(pair) <= active.row.keys() for pair in self._pairs], dtype=bool)
-        gpus = kinds.gpus[active.kind].T
-        able = np.hstack([able, (together.share > 0) & here])
-        share = np.hstack([ledger.share, together.share])
-        deficit_s = np.hstack([ledger.deficit_s, together.deficit_s])
+        gpus, share, deficit_s = kinds.gpus[active.kind].T, ledger.share, ledger.deficit_s
+        if self._pairs:
+            here = np.array([set(pair) <= active.row.keys() for pair in self._pairs], dtype=bool)
+            able = np.hstack([able, (together.share > 0) & here])
+            share = np.hstack([share, together.share])
+            deficit_s = np.hstack([deficit_s, together.deficit_s])
         lines = []
         for k in range(kinds.columns):
             items = able[k].nonzero()[0]
