@@ -1,6 +1,7 @@
 """The rows of a round: GPUs, slots, cores and memory of node classes, cluster resources, budgets,
 quotas."""
 
+from dataclasses import replace
 from itertools import starmap
 from typing import Literal
 
@@ -81,7 +82,8 @@ class _Builder:
         if len(used):
             row = np.full(len(used), len(self.limits), dtype=np.int64)
             self.entries.append((row, pattern[used], amount[used]))
-            self.limits.append(limit)
+            # what higher tiers hold may exceed the whole of it, by rounding
+            self.limits.append(replace(limit, capacity=max(0.0, limit.capacity)))
 
     def sets(self, numbers: Ints) -> list[int]:
         """Return each class that is used by patterns on sets of these numbers, and each set of

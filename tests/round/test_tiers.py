@@ -161,6 +161,20 @@ def decisions(instance: Instance, **options: Any) -> dict[str, str]:
     return {entry.id: entry.decision for entry in found.jobs}
 
 
+def test_what_higher_tiers_leave_is_never_below_nothing() -> None:
+    taken = {"first": (3, 0.1), "second": (3, 0.2), "low": (0, 0.1)}  # 0.3 - 0.1 - 0.2 < 0
+    instance = Instance(
+        cluster=replace(cluster(8), resources={"power": 0.3}),
+        jobs=tuple(
+            job(name, 1, priority, resources={"power": amount})
+            for name, (priority, amount) in taken.items()
+        ),
+    )
+    found = decided(instance)
+    assert min(row.capacity for row in found.prices) == 0
+    assert load_round(dump_round(found)).prices == found.prices
+
+
 LOW_RUNS = Instance(
     cluster=cluster(4, 4),
     jobs=(job("low", 4), job("low2", 4), job("high", 4, 5, duration_s=1e6)),
