@@ -144,10 +144,9 @@ class SjfBsbf(PairPolicy):
             return None
         ways = ways_in_memory(world, job_id, option, sub_batches=self.sub_batches)
         way = next((own for own in ways if fits_memory(world, job_id, partner, own.mode)), None)
-        placement = world.placement(partner)
-        if way is None or placed_rate(world.instance, world.job(job_id), way.mode, placement) <= 0:
+        if way is None:
             return None
-        return self._gain(world, job_id, (option, way), partner, placement)
+        return self._gain(world, job_id, (option, way), partner, world.placement(partner))
 
     def _gain(
         self,
@@ -159,9 +158,10 @@ class SjfBsbf(PairPolicy):
     ) -> float | None:
         """Return the mean finish of a pair if it is earlier than in turn, the new job on its
         placement in the first of two ways alone and in the second beside the other; where pairs are
-        not chosen, 0 for any."""
+        not chosen, 0 for any. None where it makes no progress there."""
         slower = slowdowns(world, job_id, partner)
-        if slower is None:
+        job, mode = world.job(job_id), ways[1].mode
+        if slower is None or placed_rate(world.instance, job, mode, placement) <= 0:
             return None
         if self._first_fit:
             return 0.0  # of equal ones, the first by id
