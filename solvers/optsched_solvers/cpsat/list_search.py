@@ -27,9 +27,12 @@ TEMPERATURE, WARMER = 0.01, 0.04
 decoded by free times, so that there are many."""
 EXCHANGES = 10
 """How often searches in several processes compare what they have."""
-KEPT_TO_TYPES = 3
+KEPT_TO_TYPES, REWARMED = 5, 0.25
 """Exchanges before the end after which each job is kept to one GPU type, where lists are decoded by
-free times: lists of which only one type changes are decoded there alone, so that there are more."""
+free times: lists of which only one type changes are decoded there alone, so that there are more.
+Annealing begins anew then, at this share of the warmth."""
+FREED = 0.3
+"""How often a job that is to be kept to another GPU type is kept to none."""
 HOPELESS = 5.0
 """A list whose value exceeds that of the one kept by so many temperatures need not be decoded to
 its end."""
@@ -67,7 +70,6 @@ class ListSearch:
         self.rng = random.Random(self.budget.seed + 1)
         self.level = 0
         self.values = (math.inf,) * len(self.problem.objective.levels)
-        self._quick = quick
         self.decoder: Decoder | FreeTimes = (
             FreeTimes(self.problem, progress.evaluator, self.budget)
             if quick and free_times.applies(self.problem)
@@ -77,7 +79,8 @@ class ListSearch:
         self._bold = bold and fast
         self._warmth = BOLD_WARMTH if self._bold else WARMER if fast else TEMPERATURE
         self._preempting = BOLD_PREEMPTING if self._bold else PREEMPTING
-        self._freed = 0.3
+        self._copies = beside.most(self.budget.workers) if quick else 0
+        self._freed = FREED
         activities = self.problem.activities
         self._tiers = tiers(self.problem)
         self._preemptible = [
@@ -120,7 +123,6 @@ class ListSearch:
 
     def _run_level(self, until: float) -> None:
         begun = self.budget.fraction_left()
-        certain = self.progress.evaluator.yardsticks[self.level].certain
         tier = self.problem.objective.tier_of_level(self.level)
         self._in_tier = self._jobs_of(self.level)
         self._movable = [j for j in self._preemptible if self._tiers[j] >= tier]
@@ -128,30 +130,43 @@ class ListSearch:
         if not (can_start or self._movable or self.problem.changes_s):
             return
 
-        def anneal(stop: float) -> None:
-            while (left := self.budget.fraction_left()) > stop:
-                cool = max(0.0, (left - until) / max(begun - until, 1e-9)) ** 2
-                changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
-                self._decode_and_keep(self._neighbour(), changeable * self._warmth * cool)
+        def left_after(exchanges: int) -> float:
+            return until + (begun - until) * exchanges / EXCHANGES
 
-        copies = beside.most(self.budget.workers) if self._quick else 0
-        for left in reversed(range(EXCHANGES)):
-            if left == KEPT_TO_TYPES - 1 and not self._bold:
+        several = any(len(types) > 1 for types in self._types)
+        keeps = several and not self._bold and isinstance(self.decoder, FreeTimes)
+        kept = KEPT_TO_TYPES if keeps else 0
+        spans = (EXCHANGES, kept, 1.0), (kept, 0, REWARMED)
+        self._freed = FREED
+        for high, low, warmth in spans if keeps else spans[:1]:
+            if high < EXCHANGES:
                 self._keep_to_types()
-            stop = until + (begun - until) * left / EXCHANGES
-            if copies and left:
-                self._with_copies(copies, anneal, stop)
-            else:
-                anneal(stop)
+            span = left_after(high), left_after(low)
+            anneal = partial(self._anneal, span=span, warmth=warmth * self._warmth)
+            for n in reversed(range(low, high)):
+                if n and self._copies:
+                    self._with_copies(anneal, left_after(n))
+                else:
+                    anneal(left_after(n))
+
+    def _anneal(self, stop: float, span: tuple[float, float], warmth: float) -> None:
+        """Search until `stop` of the budget is left, ever more coldly from the first to the last of
+        a span."""
+        first, last = span
+        certain = self.progress.evaluator.yardsticks[self.level].certain
+        while (left := self.budget.fraction_left()) > stop:
+            cool = warmth * max(0.0, (left - last) / max(first - last, 1e-9)) ** 2
+            changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
+            self._decode_and_keep(self._neighbour(), changeable * cool)
 
     def _keep_to_types(self) -> None:
         """Keep each job to the GPU type that it has, and to one from now on."""
-        if isinstance(self.decoder, FreeTimes) and (kept := self.decoder.kept) is not None:
+        if (kept := self.decoder.kept) is not None:
             self._freed = 0.0
             ways = list_of(self.problem, kept.schedule).ways
             self._decode_and_keep(replace(self.list, ways=ways), 0.0)
 
-    def _with_copies(self, copies: int, anneal: Callable[[float], None], stop: float) -> None:
+    def _with_copies(self, anneal: Callable[[float], None], stop: float) -> None:
         """Anneal here and in copies of this process, and go on from the best list of all."""
 
         def apart(number: int) -> tuple[List, List]:
@@ -163,7 +178,7 @@ class ListSearch:
         with ExitStack() as on_end:
             there = [
                 on_end.enter_context(beside.Beside(partial(apart, number)))
-                for number in range(copies)
+                for number in range(self._copies)
             ]
             anneal(stop)
             for answer in filter(None, [copy.result() for copy in there]):
