@@ -274,8 +274,7 @@ class LiveWorld(World):
         state.ran_before = suspended is not None
         if suspended is not None:
             state.preemptions = suspended.preemptions
-        if self.cluster.windows:
-            self._set_stay(state)
+        self._set_stay(state)
         if name not in self.waiting and state.run is None and state.options:
             state.released = True
             self._wait(state)
