@@ -47,7 +47,7 @@ LEAST_S = 1e-3
 """No tier has less time, however late it is."""
 NOTHING: Mapping[str, JobRound] = {}
 """What was decided before the first round."""
-TIGHT_S = 1e-5
+TIGHT_S = 3e-5
 """With less budget than this for each job, the plan that changes nothing is made first of all."""
 
 

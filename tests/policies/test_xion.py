@@ -6,7 +6,7 @@ from itertools import combinations
 from statistics import fmean
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
@@ -113,7 +113,9 @@ def test_a_gang_of_victims_pays_for_all_of_them(
     spread=st.booleans(),
     finish_s=WORK,
 )
-@settings(max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], max_examples=30
+)
 def test_the_victims_are_the_cheapest_of_all_subsets(
     jobs: list[tuple[int, int, float, float]], gpus: int, spread: bool, finish_s: float
 ) -> None:

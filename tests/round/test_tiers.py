@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Slot
@@ -89,7 +89,9 @@ def test_no_inversion_in_10000_rounds(instance: Instance, objective: str, gap: f
     no_inversion(instance, objective, gap)
 
 
-@settings(max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], max_examples=25
+)
 @given(rounds(most_jobs=4, most_nodes=2, sizes=(0, 1, 2, 4)), st.data())
 def test_no_round_beats_the_bound_of_the_highest_tier(instance: Instance, data: Any) -> None:
     """Brute force over all rounds of the highest tier, in which all whom it may preempt give way
