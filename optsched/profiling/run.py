@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..executors.attempts.folder import Report
 from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
 from ..executors.orders import told, told_on_node
-from ..executors.supervision.processes import marked, send_all
+from ..executors.supervision.processes import alive, identity, marked, send
 from ..frozen import frozen
 from ..model.instance import Slot
 from .gpus import Gpus, GpuSample
@@ -29,6 +29,8 @@ SAMPLE_EVERY_S = 0.2
 """How often processes and GPUs are looked at, less often where a look takes more than a twentieth
 of that."""
 TAIL_BYTES = 2000
+GONE_WITHIN_S = 10.0
+"""A killed process ends once the kernel runs it; one that waits for a dead disk does not."""
 
 
 @frozen
@@ -51,7 +53,8 @@ class Watched:
     report.
 
     `asked_s` is None where the command ended by itself, `killed` says that it was still there after
-    the grace, and `left_behind` how many of its processes outlived it and were killed.
+    the grace, and `left_behind` how many processes outside its process group outlived it and were
+    killed.
     """
 
     started_s: float
@@ -107,9 +110,7 @@ def run(
     finally:
         end_group(process.pid)
         process.wait()
-        left = marked(f"OPTSCHED_PROFILE={hook}".encode())
-        send_all(left, signal.SIGKILL)
-        watched.left_behind = len(left)
+        watched.left_behind = _end_rest(f"OPTSCHED_PROFILE={hook}".encode(), process.pid)
     watched.exit_status = process.returncode
     watched.hook = read_hook(hook)
     if watched.asked_s is not None:
@@ -228,6 +229,22 @@ def _ended(pid: int) -> Iterator[Any]:
         yield poll
     finally:
         os.close(descriptor)
+
+
+def _end_rest(mark: bytes, group: int) -> int:
+    """Kill what still runs of a command whose process group has been killed, and wait until it is
+    gone; return how many processes had left the group."""
+    until_s, outside = time.monotonic() + GONE_WITHIN_S, set()
+    while left := [who for who in map(identity, marked(mark)) if who and alive(who)]:
+        for who in left:
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(who[0]) != group:
+                    outside.add(who)
+            send(who, signal.SIGKILL)
+        if time.monotonic() >= until_s:
+            break
+        time.sleep(LOOK_EVERY_S)
+    return len(outside)
 
 
 def _written_since(folder: Path, since_s: float) -> int | None:
