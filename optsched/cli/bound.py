@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..bounds import Bound
     from ..bounds.by_prices import PricesFound
     from ..files.certificate import Certificate
-    from ..model.instance import Instance
+    from ..model import Instance
     from ..objectives import Objective
 
 

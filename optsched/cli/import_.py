@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..api.workloads import import_trace
-from ..model.instance import Instance
+from ..model import Instance
 from ..plugins import registry
 from ..plugins.options import DeclaredOption
 from ..traces.imported import Imported

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ..duration import human
-from ..model.instance import Instance
+from ..model import Instance
 from .facts import ROUNDING, percent, quantity
 
 if TYPE_CHECKING:
