@@ -10,7 +10,7 @@ from ..errors import InputError
 from ..frozen import record
 from ..model.instance import Instance
 from .parts.arguments import instance_argument, load, option
-from .parts.out import Json, Out, answers
+from .parts.out import Json, Out, answers, show
 
 if TYPE_CHECKING:
     from ..objectives import Term
@@ -48,9 +48,14 @@ def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
         out.answer(lambda: verdict, parts)
     else:
         count = len(verdict["violations"])
-        click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=out.quiet)
-        for violation in verdict["violations"]:
-            click.echo(f"  {violation['rule']}: {violation['message']}", err=out.quiet)
+        show(
+            f"{plan}: {count} violation{'s' if count != 1 else ''}",
+            *(
+                f"  {violation['rule']}: {violation['message']}"
+                for violation in verdict["violations"]
+            ),
+            err=out.quiet,
+        )
     return 0 if verdict["ok"] else 1
 
 

@@ -32,14 +32,23 @@ def as_text(parts: "Iterable[str | Table]", width: int = WIDTH, file: TextIO | N
     )
     with console.capture() as captured:
         for part in parts:
+            if isinstance(part, str):
+                part = printable_lines(part)
             console.print(part, soft_wrap=isinstance(part, str))
     return captured.get().rstrip("\n")
 
 
 def printable(text: str) -> str:
-    """Return a text without what would move a terminal's cursor: reasons may quote commands of
-    others."""
+    """Return a text without what would move a terminal's cursor: names, and reasons that quote
+    commands, are those of others."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines without what would move a terminal's cursor."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def table(
@@ -68,7 +77,7 @@ def table(
             no_wrap=bool(folded) and head not in folded,
         )
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(printable, row))
     return made
 
 
