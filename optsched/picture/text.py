@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ..duration import human
 from ..model.instance import Instance
+from ..noun import number_of
 from .facts import ROUNDING, percent, quantity
 
 if TYPE_CHECKING:
@@ -83,10 +84,9 @@ def table(
 
 def headline(instance: Instance) -> str:
     """Return the size of an instance in a line."""
-    return (
-        f"{instance.name}: {len(instance.jobs):,} jobs, {instance.cluster.total_gpus:,} GPUs on "
-        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now"
-    )
+    jobs, gpus = number_of(len(instance.jobs), "job"), number_of(instance.cluster.total_gpus, "GPU")
+    nodes = number_of(len(instance.cluster.nodes), "node")
+    return f"{instance.name}: {jobs}, {gpus} on {nodes}, {len(instance.running):,} running now"
 
 
 def aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
