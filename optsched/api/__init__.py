@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..model import Instance, Plan, Solution
 from ..plugins.options import Duration, Flag, Gap
 from .model import Model
 from .workloads import generate, import_trace, pack, with_past

@@ -12,8 +12,7 @@ from ..duration import human
 from ..engine.incumbent import Incumbent
 from ..estimates.parse import parse as parse_estimates
 from ..files import instance_hash
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..model import Instance, Plan, Solution
 from ..objectives import Objective, parse
 from ..physics.rigid import rigid
 from ..plugins import registry

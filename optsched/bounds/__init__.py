@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..frozen import frozen
-from ..model.instance import Instance
+from ..model import Instance
 from ..objectives import Objective, Term
 from .mode_table import ModeTable, tabulate
 from .terms import Outlook, look, term_bounds

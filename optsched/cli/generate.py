@@ -9,7 +9,7 @@ import click
 
 from ..api.workloads import FITTED, KINDS, generate
 from ..errors import InputError
-from ..model.instance import Instance
+from ..model import Instance
 from ..noun import number_of
 from .import_ import write_checked
 from .parts.arguments import (

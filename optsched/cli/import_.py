@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..api.workloads import import_trace
-from ..model.instance import Instance
+from ..model import Instance
 from ..noun import number_of
 from ..plugins import registry
 from ..plugins.options import DeclaredOption

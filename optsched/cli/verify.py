@@ -8,7 +8,7 @@ import click
 
 from ..errors import InputError
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
 from ..noun import number_of
 from .parts.arguments import instance_argument, load, option
 from .parts.out import Json, Out, answers, show

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..driver.borrowing import borrowers, fewest_gpus, rank_of
 from ..errors import InputError
-from ..model.instance import Placement, Running
-from ..model.job import Job, Mode
+from ..model import Job, Mode, Placement, Running
 from ..noun import number_of
 from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
 from ..physics.catalogue import catalogue_of

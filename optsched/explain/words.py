@@ -5,8 +5,7 @@ from typing import assert_never
 
 from ..duration import human
 from ..errors import listed
-from ..model.instance import Instance
-from ..model.job import Mode
+from ..model import Instance, Mode
 from ..noun import number_of
 from .facts import Explanation, OptionNumbers, Swap, Victim
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from html import escape
 
 from ..duration import human
-from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model import Instance, Solution
 from ..noun import number_of
 from ..objectives import SumOfJobs, parse
 from .chart import Chart

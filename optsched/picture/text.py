@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ..duration import human
-from ..model.instance import Instance
+from ..model import Instance
 from ..noun import number_of
 from .facts import ROUNDING, percent, quantity
 

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..duration import human
-from ..model.instance import Instance
-from ..model.plan import Decision
+from ..model import Decision, Instance
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from .facts import quantity

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..duration import human
-from ..model.instance import Instance
-from ..model.plan import Decision, Plan, Solution
+from ..model import Decision, Instance, Plan, Solution
 from .chart import chart
 from .facts import job_facts, level_unit, percent, totals
 from .text import (

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import OptschedError
 from ...frozen import frozen, record
-from ...model.shares import Use
+from ...model import Use
 from . import ledger
 from .events import Event, Pruned, dump_event, load_event
 

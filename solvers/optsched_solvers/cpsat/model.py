@@ -14,7 +14,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from optsched.model.job import Job
+from optsched.model import Job
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule

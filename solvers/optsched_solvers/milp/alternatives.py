@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from optsched.frozen import entity
-from optsched.model.job import Mode
+from optsched.model import Mode
 from optsched.objectives import Usage
 from optsched.physics.capacity import Capacity, Demand
 

@@ -9,8 +9,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from optsched.frozen import record
-from optsched.model.instance import Instance, Running
-from optsched.model.job import Job, Mode
+from optsched.model import Instance, Job, Mode, Running
 from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
 from optsched.physics import TIME_TOLERANCE_S, Span, cpus, hold_to_save_s, may_preempt, memory_gib
 from optsched.physics.capacity import Capacity
