@@ -4,6 +4,7 @@ on."""
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -222,13 +223,42 @@ def _value(
         refill=refill,
         longest_s=_longest_s(facts, options),
         weight=facts.weight,
-        elastic=facts.elastic,
+        elastic=facts.elastic | _choose_type(facts, classes, patterns, options),
         cost_s=facts.cost_s,
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,
         price_per_h=prices[options.pattern] if len(prices) else none,
     )
     options.value[:] = valuation.of(objective)
     options.value[~_pays(facts, options)] = 0.0
+
+
+def _choose_type(
+    facts: Facts, classes: tuple[NodeClass, ...], patterns: Patterns, options: Options
+) -> Bools:
+    """Return which jobs choose their GPU type as if nobody waited for it: those that need no more
+    than one node, where each can use GPUs of the same several types, of which there are enough for
+    all. Who makes way for another goes on elsewhere then; whether nodes have the room is not looked
+    at, which is why larger gangs do not."""
+    cluster, first = facts.instance.cluster, options.first[:-1]
+    if len(cluster.gpu_types) < 2:
+        return np.zeros(len(facts.jobs), dtype=bool)
+    bit = {gpu_type: 1 << k for k, gpu_type in enumerate(cluster.gpu_types)}
+
+    @cache
+    def types_of(mask: int) -> int:
+        of = {kind.node.gpu_type for kind in classes if mask & kind.bit}
+        return sum(bit.get(gpu_type, 0) for gpu_type in of)
+
+    types = [types_of(pattern.classes) for pattern in patterns.fresh]
+    types += [0] * len(patterns.holds)
+    usable = np.bitwise_or.reduceat(np.array(types, dtype=np.int64)[options.pattern], first)
+    alone = np.where(options.host < 0, patterns.gpus[options.pattern], np.inf)
+    fewest = np.minimum.reduceat(alone, first)
+    moved = usable[~facts.must]
+    mask = int(np.bitwise_and.reduce(moved)) if len(moved) else 0
+    there = sum(node.gpus for node in cluster.nodes if bit.get(node.gpu_type, 0) & mask)
+    enough = mask.bit_count() > 1 and bool(np.all(moved == mask)) and fewest.sum() <= there
+    return np.asarray(enough & (fewest <= max(node.gpus for node in cluster.nodes)), dtype=bool)
 
 
 def _longest_s(facts: Facts, options: Options) -> float:

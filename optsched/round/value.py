@@ -82,8 +82,8 @@ class Valuation:
     """Values the `options` of the active `jobs`.
 
     `longest_s` is the longest that the jobs which could be preempted still take; `weight` is that
-    of each job, `elastic` says which may choose how many GPUs they take, and `cost_s` what
-    preempting each costs;
+    of each job, `elastic` says which may choose how many GPUs they take, or of which type while
+    there are enough for all, and `cost_s` what preempting each costs;
     `power_w` and `price_per_h` are what each option draws and costs, where the objective asks.
     """
 

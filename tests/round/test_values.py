@@ -96,6 +96,22 @@ def test_elastic_jobs_share_gpus_although_one_is_shorter() -> None:
     assert [entry.mode and entry.mode.gpus for entry in found.jobs] == [2, 2]
 
 
+@pytest.mark.parametrize(("waiting", "expected"), [(0, "b"), (1, "a")])
+def test_the_shorter_job_takes_the_faster_gpu_that_another_needs_more_only_while_someone_waits(
+    waiting: int, expected: str
+) -> None:
+    nodes = tuple(Node(name=kind, gpu_type=kind, gpus=1) for kind in "ab")
+    sizes = [("short", 1000.0, 0.5), ("long", 5000.0, 0.2), ("more", 5000.0, 0.99)]
+    jobs = tuple(
+        job(name, duration_s, profile=Profile(rate={"a": 1.0, "b": rate}))
+        for name, duration_s, rate in sizes[: 2 + waiting]
+    )
+    cluster = Cluster(nodes=nodes, reference_gpu="a")
+    found = decide(Instance(now_s=NOW_S, cluster=cluster, jobs=jobs), "wct", budget_s=60.0, gap=0.0)
+    [entry] = [entry for entry in found.jobs if entry.id == "short"]
+    assert entry.mode is not None and entry.mode.gpu_type == expected
+
+
 @pytest.mark.parametrize(("others", "expected"), [(0, 4), (12, 2)])
 def test_an_elastic_job_grows_only_where_it_keeps_its_size_for_long(
     others: int, expected: int
