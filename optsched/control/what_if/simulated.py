@@ -297,7 +297,7 @@ def _simulated(
     instance: Instance, named: NamedPolicy, objective: str, until_s: float, stop_at: str | None
 ) -> Seen:
     """Simulate; with `stop_at` only until that job has ended."""
-    from ...driver.state import Ending
+    from ...driver import Ending
     from ...forecast.course import spaced
     from ...plugins import registry
     from ...simulate.run import Simulation
@@ -343,7 +343,7 @@ def _simulated(
 
 def _read(seen: Seen, reached_s: float) -> Course:
     """Return what happened in the first `reached_s`."""
-    from ...driver.state import Ending
+    from ...driver import Ending
 
     start_s: dict[str, float] = {}
     end_s: dict[str, float] = {}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...driver.state import Ending
+from ...driver import Ending
 from ...frozen import entity
 from ...model import Instance
 from ...objectives import LATE_TOLERANCE_S

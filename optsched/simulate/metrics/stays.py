@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from ...driver.state import Ending
+from ...driver import Ending
 from ...frozen import entity
 from ...model import Instance
 from ...physics import TIME_TOLERANCE_S, is_one_stay
