@@ -125,6 +125,11 @@ class Problem:
         self.objective = objective
         cluster = instance.cluster
         self.node_types = [node.gpu_type for node in cluster.nodes]
+        self.racks: list[str | int] = [
+            n if node.rack is None else node.rack for n, node in enumerate(cluster.nodes)
+        ]
+        """The rack of each node; a node that is in none is as a rack of its own: on it alone a
+        gang is within a rack."""
         self.table = Capacity(cluster, instance.tenants)
         self.rows = self.table.rows
         self.gpu_row = self.table.gpus
