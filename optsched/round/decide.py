@@ -459,7 +459,8 @@ def job_rounds(packing: Packing, instance: Instance | None = None) -> tuple[JobR
     changes[[*partner]] = True
     if model.instance is not instance:
         own, all_of = model.instance.running_job, instance.running_job
-        changes |= [own.get(job.id) is not all_of.get(job.id) for job in model.jobs]
+        differs = [own.get(job.id) is not all_of.get(job.id) for job in model.jobs]
+        changes |= np.array(differs, dtype=bool)
     rounds = [*model.waits]
     holds = compress(model.patterns.holds, goes_on)
     for j, hold in zip(kept[goes_on].tolist(), holds, strict=True):

@@ -116,11 +116,7 @@ def held_by(
     saved (`blocked`) and those `around` hold is taken off the room."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
     taken = [(order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)]
-    uplinks_gbps = planned_uplinks_gbps(instance)
-    domains = catalogue_of(instance).once(
-        ("domains", *uplinks_gbps.items()), lambda: Domains(instance.cluster, uplinks_gbps, SLACK)
-    )
-    domains = domains.copy()
+    domains = _empty(instance)
     for job, entry in around:
         own = parts_of(instance.cluster, job, entry.mode, entry.placement, is_second(entry))
         domains.take(domains.ties(job), [n for n, *_ in own])
@@ -160,6 +156,15 @@ def held_by(
         taken_cpus=taken_cpus,
         taken_gib=taken_gib,
     )
+
+
+def _empty(instance: Instance) -> Domains:
+    """Return the racks with nothing in them, derived once where uplinks are the cluster's own."""
+    cluster, uplinks_gbps = instance.cluster, planned_uplinks_gbps(instance)
+    if uplinks_gbps is not cluster.rack_uplink_gbps:
+        return Domains(cluster, uplinks_gbps, SLACK)
+    empty = catalogue_of(instance).once("racks", lambda: Domains(cluster, uplinks_gbps, SLACK))
+    return empty.copy()
 
 
 def parts_of(
