@@ -4,14 +4,12 @@ Every function takes an instance as an `Instance`, a `Model`, or the name of a f
 and raises InputError with a sentence for every fault.
 """
 
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..model import Instance, Plan, Solution
 from ..plugins.options import Duration, Flag, Gap
 from .model import Model
 from .workloads import generate, import_trace, pack, with_past
@@ -237,16 +235,12 @@ def bound(
     """Return the lower bounds on the objective that need no solver, the best of each level first;
     with `prices` also what a search for prices of GPU time proves, in so many steps or so long.
     With `replay` they hold for schedules in which the attempts of the instance fail."""
-    from ..bounds import all_bounds
-    from ..bounds.by_prices import STEPS, concluded, counted, searching, timed
+    from ..bounds import all_bounds, priced_bound
 
     checked, goal = checked_instance(instance), _objective(objective)
     bounds = all_bounds(checked, goal, replay=replay)
     if prices:
-        done = timed(time_limit_s) if time_limit_s else counted(STEPS if steps is None else steps)
-        steps_taken = deque(searching(checked, goal, done, replay), maxlen=1)
-        last = steps_taken[-1] if steps_taken else None
-        bounds.append(concluded(checked, goal, last, replay)[0])
+        bounds.append(priced_bound(checked, goal, steps, replay, time_limit_s=time_limit_s)[0])
     elif steps is not None or time_limit_s is not None:
         raise InputError("--steps and --time-limit go with --prices; add it")
     return sorted(bounds, key=lambda bound: (bound.level, -bound.value))

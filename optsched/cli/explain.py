@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
-from ..model.instance import Instance
+from ..model import Instance
 from .parts.arguments import instance_argument, load, objective_option, path_option, time_option
 from .parts.controller import NO_ANSWER
 from .parts.out import Out, answers

@@ -8,9 +8,10 @@ import click
 
 from ..errors import InputError
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
+from ..noun import number_of
 from .parts.arguments import instance_argument, load, option
-from .parts.out import Json, Out, answers
+from .parts.out import Json, Out, answers, show
 
 if TYPE_CHECKING:
     from ..objectives import Term
@@ -39,7 +40,7 @@ def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
     if verdict["ok"] or out.as_json:
 
         def parts() -> Iterator[str]:
-            yield f"OK: {plan} is a valid plan of {verdict['jobs']:,} jobs"
+            yield f"OK: {plan} is a valid plan of {number_of(verdict['jobs'], 'job')}"
             for level in verdict["levels"]:
                 same = ", as the file says" if level["matches"] else ""
                 value = with_length(level["value"], level_unit(level["name"]))
@@ -47,10 +48,9 @@ def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
 
         out.answer(lambda: verdict, parts)
     else:
-        count = len(verdict["violations"])
-        click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=out.quiet)
-        for violation in verdict["violations"]:
-            click.echo(f"  {violation['rule']}: {violation['message']}", err=out.quiet)
+        found = number_of(len(verdict["violations"]), "violation")
+        says = (f"  {own['rule']}: {own['message']}" for own in verdict["violations"])
+        show(f"{plan}: {found}", *says, err=out.quiet)
     return 0 if verdict["ok"] else 1
 
 

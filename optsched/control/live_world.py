@@ -9,8 +9,7 @@ from ..driver.blocked import Amounts, amounts
 from ..driver.snapshot import Snapshot
 from ..driver.state import Ending, JobState, Run
 from ..driver.world import World
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job, Mode, first_come
+from ..model import Instance, Job, Mode, Placement, Running, Suspended, first_come
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim

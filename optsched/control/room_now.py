@@ -8,8 +8,7 @@ from ..driver.demand import Demands
 from ..driver.layout import Layout
 from ..driver.placement import Room
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from ..physics.modes import Option
 from .journal.state import Attempt
 from .present import as_running

@@ -12,8 +12,7 @@ from ..driver.view import PolicyError
 from ..errors import OptschedError
 from ..executors.base import SAVED_AND_STOPPED
 from ..frozen import record
-from ..model.instance import Instance, Placement
-from ..model.job import Mode
+from ..model import Instance, Mode, Placement
 from ..objectives import Objective, parse
 from ..plugins import registry
 from ..plugins.policy import Policy

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from ..model.instance import Placement
+from ..model import Placement
 from ..physics import hold_to_save_s
 from ..physics.modes import Option
 from .sharing import sharing_placement

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from ..errors import OptschedError
 from ..estimates import Estimates, Ranks
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job, Mode, first_come
-from ..model.profile import Profile
+from ..model import Instance, Job, Mode, Placement, Profile, Running, Suspended, first_come
 from ..physics import (
     TIME_TOLERANCE_S,
     gpus_by_type,

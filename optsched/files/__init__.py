@@ -18,11 +18,23 @@ from typing import Any, Literal, get_args, get_type_hints
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node
-from ..model.instance import Instance, Running, Slot
-from ..model.job import Job, Mode
-from ..model.plan import JobPlan, Level, Plan, Solution, Status
-from ..model.profile import UNMEASURED, Profile, Sharing
+from ..model import (
+    UNMEASURED,
+    Cluster,
+    Instance,
+    Job,
+    JobPlan,
+    Level,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Sharing,
+    Slot,
+    Solution,
+    Status,
+)
 from .faults import Fault, Sound, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults

@@ -18,8 +18,7 @@ from ..driver.state import Ending
 from ..driver.world import World
 from ..estimates.errors import NORMAL, Belief, Kind, RunTimeErrors
 from ..frozen import frozen, record
-from ..model.instance import Completed, Instance, Running
-from ..model.job import Job
+from ..model import Completed, Instance, Job, Running
 from ..objectives import parse
 from ..plugins import registry
 from ..simulate.run import Simulation, StalledError

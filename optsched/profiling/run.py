@@ -19,7 +19,7 @@ from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
 from ..executors.orders import told, told_on_node
 from ..executors.supervision.processes import alive, identity, marked, send
 from ..frozen import frozen
-from ..model.instance import Slot
+from ..model import Slot
 from .gpus import Gpus, GpuSample
 from .host import HostSample, end_group, sample
 from .reports import HOOK, HookReport, read_hook, steps_of_hook

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..files import adapter, parse_file, plain, read_bytes, write_text
 from ..frozen import frozen
-from ..model.profile import Profile
+from ..model import Profile
 from ..model.quantity import PositiveCount
 from .learn import learned
 from .measured import Measured

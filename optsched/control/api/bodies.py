@@ -13,9 +13,7 @@ from ...executors.base import JOB_NAME
 from ...files import adapter
 from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus, value_at
 from ...frozen import frozen
-from ...model.cluster import Label
-from ...model.job import Elastic
-from ...model.profile import Profile
+from ...model import Elastic, Label, Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
 from ..settings import ADDRESS, NoticeEvent

@@ -11,9 +11,7 @@ from ...duration import human
 from ...errors import InputError
 from ...files import check_instance
 from ...frozen import frozen, record
-from ...model.cluster import Node
-from ...model.instance import Instance, Running, Suspended
-from ...model.job import Job
+from ...model import Instance, Job, Node, Running, Suspended
 from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...driver.state import Ending
 from ...frozen import entity
-from ...model.instance import Instance
+from ...model import Instance
 from ...objectives import LATE_TOLERANCE_S
 from ..record import Floats, Ints, Record
 from .classes import classes, isolated_s

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...driver.state import Ending
 from ...frozen import entity
-from ...model.instance import Instance
+from ...model import Instance
 from ...physics import TIME_TOLERANCE_S, is_one_stay
 from ..record import Floats, Ints, Record
 

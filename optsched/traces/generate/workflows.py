@@ -3,10 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
-from ...model.job import Job
-from ...model.profile import Profile
+from ...model import Cluster, Instance, Job, Node, Profile
 from .ranges import check_ranges
 
 CACHE_GIB = 8.0

@@ -6,7 +6,7 @@ them. A gang on one node does not combine gaps; but for that, and ties, jobs are
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from itertools import accumulate, chain
 from math import ceil, inf
@@ -427,31 +427,34 @@ class FreeTimes:
         for which, a in sorted(enumerate(activity.alternatives), key=lambda pair: pair[1].up):
             if a.fixed or not (kept_to is None or which in kept_to):
                 continue
-            way = Way(which, a.mode.gpus, a.up, *self._where(a))
-            if way.on_one_node:
-                single.append(way)
-            elif way.sets:
-                several.setdefault(a.mode.gpu_type, []).append(way)
+            for on_one_node, sets in self._where(a):
+                way = Way(which, a.mode.gpus, a.up, on_one_node, sets)
+                if on_one_node:
+                    single.append(way)
+                else:
+                    several.setdefault(a.mode.gpu_type, []).append(way)
         nodes = self._problem.instance.cluster.nodes
         ways = chain(single, *several.values())
         types = {nodes[n].gpu_type for way in ways for own in way.sets for n in own.nodes}
         gpu_type = types.pop() if len(types) == 1 else None
         return Ways(ready, tuple(single), tuple(map(self._spread, several.values())), gpu_type)
 
-    def _where(self, a: Alternative) -> tuple[bool, tuple[Set, ...]]:
-        """Return whether an alternative takes one node, and of which sets."""
-        nodes = self._problem.instance.cluster.nodes
-        if a.spread == "node" or a.mode.gpus == 1:
-            return True, (self._set(n for n, most in a.rooms if most >= a.mode.gpus),)
-        sets = {"": [n for n, _ in a.rooms]}
-        if a.spread == "rack":
-            racks = dict.fromkeys(r for n in sets[""] if (r := nodes[n].rack) is not None)
-            sets = {rack: [n for n in sets[""] if nodes[n].rack == rack] for rack in racks}
-        return False, tuple(
-            self._set(own)
-            for own in sets.values()
-            if sum(nodes[n].gpus for n in own) >= a.mode.gpus
-        )
+    def _where(self, a: Alternative) -> Iterator[tuple[bool, tuple[Set, ...]]]:
+        """Yield whether an alternative takes one node, and of which sets."""
+        nodes, gpus = self._problem.instance.cluster.nodes, a.mode.gpus
+        alone, racks = a.spread == "node" or gpus == 1, a.spread == "rack"
+        if alone or racks:
+            able = [n for n, most in a.rooms if most >= gpus and (alone or nodes[n].rack is None)]
+            if able or alone:
+                yield True, (self._set(able),)
+        if not alone:
+            sets: dict[str | None, list[int]] = {}
+            for n, _ in a.rooms:
+                if not racks or nodes[n].rack is not None:
+                    sets.setdefault(nodes[n].rack if racks else None, []).append(n)
+            enough = [own for own in sets.values() if sum(nodes[n].gpus for n in own) >= gpus]
+            if enough:
+                yield False, tuple(map(self._set, enough))
 
     def _spread(self, ways: list[Way]) -> Spread:
         """Return ways together, without those that have a shorter one on the same nodes."""

@@ -10,7 +10,7 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.frozen import frozen
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, declared_options

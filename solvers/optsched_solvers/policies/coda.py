@@ -11,7 +11,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics import with_cores
 from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option

@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from optsched.driver.world import World
-from optsched.model.profile import Profile
+from optsched.model import Profile
 from optsched.physics import sharing_rate
 
 from .parts.pair_sharing import PairPolicy

@@ -10,8 +10,7 @@ from annotated_types import Ge
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
-from optsched.model.job import Mode
+from optsched.model import Mode, Placement
 from optsched.physics.contention import channel_gbps, channel_loads
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.errors import InputError
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option

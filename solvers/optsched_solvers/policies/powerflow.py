@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from optsched.driver.world import World
-from optsched.model.cluster import POWER_CAP
-from optsched.model.instance import Running
+from optsched.model import POWER_CAP, Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber, declared_options

@@ -8,8 +8,7 @@ from optsched.driver.mixed import placement_on
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.cluster import Node
-from optsched.model.instance import Placement
+from optsched.model import Node, Placement
 from optsched.plugins.options import PositiveDuration, declared_options
 
 from .las import level

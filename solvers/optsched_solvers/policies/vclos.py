@@ -3,7 +3,7 @@ traffic."""
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 

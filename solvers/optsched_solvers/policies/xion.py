@@ -15,7 +15,7 @@ from optsched.driver.reservation import Reservations
 from optsched.driver.trial import Trial
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.model import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
 from optsched.physics.contention import may_contend
 

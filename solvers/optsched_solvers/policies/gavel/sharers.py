@@ -3,7 +3,7 @@
 import numpy as np
 
 from optsched.driver.world import World
-from optsched.model.profile import Profile
+from optsched.model import Profile
 from optsched.physics import sharing_rate
 
 from .active import Active, Ints, Kinds

@@ -11,8 +11,7 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.frozen import record
-from optsched.model.instance import Placement
-from optsched.model.job import Job
+from optsched.model import Job, Placement
 from optsched.physics import gpu_type_rate, span
 from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option

@@ -2,7 +2,7 @@
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics.modes import Option
 
 from .list_scheduling import ListScheduling

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from optsched.driver.world import World
-from optsched.model.job import Job, Mode
+from optsched.model import Job, Mode
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from optsched.driver.reservation import Claimed, Reservation, Reservations
 from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.objectives import Objective
 from optsched.physics.modes import Option
 

@@ -11,8 +11,7 @@ from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
 from optsched.frozen import frozen
-from optsched.model.job import Elastic, Job
-from optsched.model.profile import Profile
+from optsched.model import Elastic, Job, Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.modes import Option

@@ -6,8 +6,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from optsched.driver.world import World
-from optsched.model.job import Mode
-from optsched.model.profile import Sharing
+from optsched.model import Mode, Sharing
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option, with_less_gpu_memory
 

@@ -7,7 +7,7 @@ from optsched.driver.outlook import Outlook
 from optsched.driver.placement import Room
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.model import Placement, Running
 from optsched.physics import cpus, span
 from optsched.physics.modes import WIDEST_FIRST, Option
 

@@ -6,8 +6,7 @@ from itertools import chain
 from optsched.driver.snapshot import Snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
-from optsched.model.instance import Instance
-from optsched.model.job import Mode
+from optsched.model import Instance, Mode
 from optsched.objectives import Objective
 from optsched.physics.modes import Option, with_less_gpu_memory
 from optsched.plugins import registry

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from optsched.driver.view import Fit
 from optsched.driver.world import World
-from optsched.model.instance import Running
+from optsched.model import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
