@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from .. import files
 from ..errors import InputError
+from ..files.faults import find_faults
+from ..files.shape_faults import FaultyFileError
 from ..model import Instance, Plan, Solution
+from ..objectives import Objective, parse
 from ..plugins.options import Duration, Flag, Gap
 from .model import Model
 from .workloads import generate, import_trace, pack, with_past
@@ -17,7 +21,6 @@ from .workloads import generate, import_trace, pack, with_past
 if TYPE_CHECKING:
     from ..bounds import Bound
     from ..engine import Progress
-    from ..objectives import Objective
     from ..plugins.solver import Constrain, Solver
     from ..round.plan import RoundSolution
     from ..verify import Report
@@ -54,22 +57,16 @@ Options = Annotated[dict[str, str] | None, Flag("--option")]
 
 def read_instance(path: str | Path) -> Instance:
     """Read and check an instance file (.json or .json.gz)."""
-    from .. import files
-
     return files.read_instance(path)
 
 
 def write_instance(instance: Instance | Model, path: str | Path) -> None:
     """Write an instance as a file, checked and whole (gzip where the name ends in .gz)."""
-    from .. import files
-
     files.write_text(path, files.dump_instance(checked_instance(instance)))
 
 
 def read_plan(path: str | Path) -> Plan:
     """Read a plan file. Raises InputError where it holds no plan."""
-    from .. import files
-
     _, plan = files.read_plan(path)
     if plan is None:
         raise InputError(f"{path}: holds no plan; its solver found none")
@@ -78,14 +75,12 @@ def read_plan(path: str | Path) -> Plan:
 
 def write_plan(solution: Solution, path: str | Path) -> None:
     """Write a solution as a plan file."""
-    from .. import files
-
     files.write_text(path, files.dump_plan(solution))
 
 
 def solve(
     instance: Source,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     solver: "str | Solver" = "auto",
     time_limit_s: Duration = 10.0,
@@ -128,7 +123,7 @@ def solve(
 
 def decide(
     instance: Source,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     round_s: Annotated[Duration, Flag("--length")] = 300.0,
     budget_s: Duration = 1.0,
@@ -168,7 +163,7 @@ def decide(
 def simulate(
     instance: Source,
     policy: str = "optsched",
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     round_s: Duration | None = None,
     spacing_s: Duration = 0.0,
@@ -212,7 +207,7 @@ def simulate(
     return Simulated(setting, simulation, timing=timing, curves=curves, utility=utility)
 
 
-def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "wct") -> "Report":
+def verify(instance: Source, plan: PlanSource, objective: str | Objective = "wct") -> "Report":
     """Check a plan against every rule, independently of what made it: `.ok`, `.violations` and
     `.values`, one for each level of the objective."""
     from ..verify import verify as verify_plan
@@ -225,7 +220,7 @@ def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "w
 
 def bound(
     instance: Source,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     prices: bool = False,
     steps: int | None = None,
@@ -250,7 +245,7 @@ def explain(
     instance: Source,
     decisions: "Solution | RoundSolution | None" = None,
     job: str | None = None,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
 ) -> dict[str, str]:
     """Say in a sentence why each job (or `job`) runs, waits, moves or is preempted now.
 
@@ -275,10 +270,6 @@ def explain(
 
 def checked_instance(source: Source, *, now_only: bool = False) -> Instance:
     """Return the instance, checked; with `now_only` it is no fault that no whole plan exists."""
-    from .. import files
-    from ..files.faults import find_faults
-    from ..files.shape_faults import FaultyFileError
-
     if isinstance(source, Model):
         return source.instance
     if isinstance(source, Instance):
@@ -298,7 +289,5 @@ def _plan(source: PlanSource) -> Plan:
     return source if isinstance(source, Plan) else read_plan(source)
 
 
-def _objective(objective: "str | Objective") -> "Objective":
-    from ..objectives import parse
-
+def _objective(objective: str | Objective) -> Objective:
     return parse(objective) if isinstance(objective, str) else objective

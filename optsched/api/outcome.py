@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..bounds import Bound, Follow, last, lower_bounds, priced_bound
-from ..driver.view import PolicyError
+from ..driver import PolicyError
 from ..duration import human
 from ..engine.incumbent import Incumbent
 from ..estimates.parse import parse as parse_estimates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..driver.view import PolicyError
+from ..driver import PolicyError
 from ..errors import InputError
 from ..model import POWER_CAP, Instance
 from ..plugins import registry

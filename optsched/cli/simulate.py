@@ -127,7 +127,7 @@ def command(
     from ..api.outcome import Setting, Simulated
     from ..api.priorities import in_words, price_of_priorities
     from ..bounds.by_prices import STEPS
-    from ..driver.view import PolicyError
+    from ..driver import PolicyError
     from ..picture import can_draw
     from ..picture.text_simulation import simulation_parts
     from ..simulate import output as directory

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from ..driver import Room
 from ..driver.demand import Demands
 from ..driver.layout import Layout
-from ..driver.placement import Room
 from ..frozen import record
 from ..model import Instance, Job
 from ..physics.modes import Option

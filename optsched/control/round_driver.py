@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from ..driver import PolicyError
 from ..driver.shares import weighed
 from ..driver.snapshot import Snapshot
-from ..driver.view import PolicyError
 from ..errors import OptschedError
 from ..executors.base import SAVED_AND_STOPPED
 from ..frozen import record

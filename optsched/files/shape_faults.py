@@ -62,9 +62,11 @@ def shape_faults(
             raw = json.loads(data)
         except (ValueError, RecursionError):
             raw = None
-    seen = set()
+    seen, errors = set(), [*errors]
     for error in errors:
         kind, loc = str(error["type"]), tuple(error["loc"])
+        if is_short_of_faulty(error, errors):
+            continue
         if kind == "json_invalid":
             yield Fault(
                 "file", f"is not JSON: {_in_words(error['ctx']['error'])}", "correct it there"
@@ -85,12 +87,20 @@ def shape_faults(
         if kind in ("unexpected_keyword_argument", "extra_forbidden"):
             names, name = set(known), str(loc[-1])
             remedy += perhaps(name[:MOST_OF_A_NAME], names) if name not in names else ""
-        elif kind not in ("missing", "value_error"):
+        elif kind not in ("missing", "value_error", "too_short", "too_long"):
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)
         if fault not in seen:
             seen.add(fault)
             yield fault
+
+
+def is_short_of_faulty(error: Mapping[str, Any], errors: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a list is said to be too short that has entries, but faulty ones."""
+    loc = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(loc) and other["loc"][: len(loc)] == loc for other in errors
+    )
 
 
 def of_gpus(kind: str, loc: Steps, at: int, given: Any) -> tuple[str, Steps] | None:

@@ -12,10 +12,8 @@ from typing import Protocol, TypedDict, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..driver.reservation import Reservation
+from ..driver import Ending, Reservation, World
 from ..driver.snapshot import of_length, with_its_length
-from ..driver.state import Ending
-from ..driver.world import World
 from ..estimates.errors import NORMAL, Belief, Kind, RunTimeErrors
 from ..frozen import frozen, record
 from ..model import Completed, Instance, Job, Running

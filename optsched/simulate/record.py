@@ -8,7 +8,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..driver.state import Ending
+from ..driver import Ending
 from ..frozen import entity
 from ..model import Cluster, Decision, Incident, Instance, JobPlan, Mode, Placement, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type

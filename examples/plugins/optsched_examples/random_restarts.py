@@ -7,7 +7,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.model import Instance
 from optsched.objectives import Objective, values
 from optsched.plugins.options import PluginOptions

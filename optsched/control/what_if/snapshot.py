@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import field
 
-from ...driver.reservation import Reservation, Reservations
+from ...driver import Reservation, Reservations
 from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...frozen import frozen
 from ...model import Cluster, Instance, Placement, Shares, Tenant

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...driver.state import Ending
+from ...driver import Ending
 from ...model import Instance, Steps
 from ..record import Floats
 from .losses import CAUSES, starts_by_cause

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Annotated, Literal
 
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Room, World
 from optsched.model import Elastic, Placement
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option

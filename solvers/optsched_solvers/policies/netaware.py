@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, World
 from optsched.errors import InputError
 from optsched.model import Placement
 from optsched.physics import crossed_uplinks, span

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.model import POWER_CAP, Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option

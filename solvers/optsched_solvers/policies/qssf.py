@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.estimates.history import by_completion
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S

@@ -3,7 +3,7 @@
 from operator import itemgetter
 from typing import Annotated, Literal
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.model import Placement, Slot
 from optsched.physics import placed_rate
 from optsched.physics.modes import Option

@@ -4,10 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from optsched.driver.mixed import placement_on
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Room, World, placement_on
 from optsched.model import Node, Placement
 from optsched.plugins.options import PositiveDuration, declared_options
 

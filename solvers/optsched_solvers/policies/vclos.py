@@ -1,8 +1,7 @@
 """vClos: every job has its uplinks for itself, so that none is ever slowed down by another's
 traffic."""
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, World
 from optsched.model import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option

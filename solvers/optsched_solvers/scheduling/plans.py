@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from optsched.driver.mixed import placement_on
+from optsched.driver import placement_on
 from optsched.model import JobPlan, Plan, Segment
 from optsched.verify import decision_now
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.model import Profile
 from optsched.physics import sharing_rate
 

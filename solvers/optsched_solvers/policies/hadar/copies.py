@@ -1,7 +1,7 @@
 """HadarE: Hadar, with copies of jobs on what would stay idle."""
 
+from optsched.driver import World
 from optsched.driver.mixed import mixed_option
-from optsched.driver.world import World
 from optsched.model import Elastic, Job
 from optsched.physics import gang_sizes
 

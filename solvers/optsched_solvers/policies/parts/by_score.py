@@ -1,7 +1,6 @@
 """List scheduling in order of arrival, with the node chosen by a score."""
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, World
 from optsched.model import Placement
 from optsched.physics.modes import Option
 

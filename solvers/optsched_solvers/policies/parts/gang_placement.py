@@ -3,10 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from typing import Annotated, Literal, TypeVar
 
-from optsched.driver.layout import Need
-from optsched.driver.mixed import placement_on
-from optsched.driver.placement import Room
-from optsched.driver.world import World
+from optsched.driver import Need, Room, World, placement_on
 from optsched.model import Placement
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option

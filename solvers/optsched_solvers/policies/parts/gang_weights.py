@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.model import Instance, Job
 
 GANG = 2.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.model import Placement, Slot
 from optsched.physics.modes import Option
 

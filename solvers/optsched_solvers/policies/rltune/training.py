@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.errors import InputError
 from optsched.model import Instance
 from optsched.plugins import registry
