@@ -150,8 +150,7 @@ class FreeTimes:
         """Write a list that is to be decoded."""
         placing, jobs = self._placing, self._lists.made.jobs
         jobs[:, placing.KIND] = self._chart.kinds
-        for j, kept_to in code.ways.items():
-            jobs[j, placing.KIND] = self._chart.kind(j, kept_to)
+        jobs[list(code.ways), placing.KIND] = self._chart.kinds_of(code.ways)
         jobs[:, [placing.WAIT, placing.LEAVES]] = 0
         for j, wait in code.waits.items():
             jobs[j, placing.WAIT] = wait

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import cast
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from optsched.objectives import RankOfJobs, Usage
 
 from ..scheduling.problem import Activity, Alternative, Problem
 from . import placing
+from .lists import Ways, by_type
 from .placing import Ints
 
 Row = tuple[int, ...]
@@ -46,7 +48,7 @@ class Chart:
         self.which: list[int] = []
         self._number_nodes()
         self._jobs = self._describe_jobs()
-        self.kinds = [self.kind(activity.index, None) for activity in problem.activities]
+        self.kinds = self._number_kinds()
         self._layout = self._lay_out()
 
     @property
@@ -63,6 +65,22 @@ class Chart:
             ways = self._find_ways(self._problem.activities[j], kept_to)
             kind = self._number_of_kind[j, kept_to] = self._row(*ways)
         return kind
+
+    def kinds_of(self, ways: Ways) -> list[int]:
+        """Return the numbers of the ways of the jobs that are kept to some."""
+        known = list(map(self._number_of_kind.get, ways.items()))
+        if None in known:
+            return [self.kind(j, kept_to) for j, kept_to in ways.items()]
+        return cast(list[int], known)
+
+    def _number_kinds(self) -> Ints:
+        """Number the ways of all jobs, kept to none and to each GPU type; return the former."""
+        kinds = []
+        for activity in self._problem.activities:
+            kinds.append(self.kind(activity.index, None))
+            for gpu_type in dict.fromkeys(a.mode.gpu_type for a in activity.alternatives):
+                self.kind(activity.index, by_type(activity, gpu_type))
+        return np.array(kinds)
 
     def lists(self, stops: int, work_per_job: float) -> placing.Lists:
         """Return room for two lists of all jobs, of so many stops each."""
