@@ -6,20 +6,31 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
-from .model.cluster import Cluster, Node, Tenant
-from .model.instance import (
+from .model import (
+    Clock,
+    Cluster,
     Completed,
+    Elastic,
     Failure,
     Instance,
+    Job,
+    JobPlan,
+    Locality,
+    Mode,
+    Node,
     Outage,
+    Phase,
     Placement,
+    Plan,
+    Profile,
     Running,
+    Segment,
+    Sharing,
     Slot,
+    Solution,
     Suspended,
+    Tenant,
 )
-from .model.job import Elastic, Job, Mode
-from .model.plan import JobPlan, Plan, Segment, Solution
-from .model.profile import Clock, Locality, Phase, Profile, Sharing
 
 if TYPE_CHECKING:
     from .api import (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .model.cluster import Node
+from .model import Node
 
 MAX_NODES = 200_000
 

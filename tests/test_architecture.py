@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "optsched"
 
 ORDER = (
-    ("errors", "native_output", "duration", "frozen"),
+    ("errors", "native_output", "duration", "frozen", "noun"),
     ("model",),
     ("hostlist", "physics"),
     ("objectives",),

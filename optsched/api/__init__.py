@@ -4,14 +4,16 @@ Every function takes an instance as an `Instance`, a `Model`, or the name of a f
 and raises InputError with a sentence for every fault.
 """
 
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from .. import files
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..files.faults import find_faults
+from ..files.shape_faults import FaultyFileError
+from ..model import Instance, Plan, Solution
+from ..objectives import Objective, parse
 from ..plugins.options import Duration, Flag, Gap
 from .model import Model
 from .workloads import generate, import_trace, pack, with_past
@@ -19,7 +21,6 @@ from .workloads import generate, import_trace, pack, with_past
 if TYPE_CHECKING:
     from ..bounds import Bound
     from ..engine import Progress
-    from ..objectives import Objective
     from ..plugins.solver import Constrain, Solver
     from ..round.plan import RoundSolution
     from ..verify import Report
@@ -56,22 +57,16 @@ Options = Annotated[dict[str, str] | None, Flag("--option")]
 
 def read_instance(path: str | Path) -> Instance:
     """Read and check an instance file (.json or .json.gz)."""
-    from .. import files
-
     return files.read_instance(path)
 
 
 def write_instance(instance: Instance | Model, path: str | Path) -> None:
     """Write an instance as a file, checked and whole (gzip where the name ends in .gz)."""
-    from .. import files
-
     files.write_text(path, files.dump_instance(checked_instance(instance)))
 
 
 def read_plan(path: str | Path) -> Plan:
     """Read a plan file. Raises InputError where it holds no plan."""
-    from .. import files
-
     _, plan = files.read_plan(path)
     if plan is None:
         raise InputError(f"{path}: holds no plan; its solver found none")
@@ -80,14 +75,12 @@ def read_plan(path: str | Path) -> Plan:
 
 def write_plan(solution: Solution, path: str | Path) -> None:
     """Write a solution as a plan file."""
-    from .. import files
-
     files.write_text(path, files.dump_plan(solution))
 
 
 def solve(
     instance: Source,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     solver: "str | Solver" = "auto",
     time_limit_s: Duration = 10.0,
@@ -130,7 +123,7 @@ def solve(
 
 def decide(
     instance: Source,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     round_s: Annotated[Duration, Flag("--length")] = 300.0,
     budget_s: Duration = 1.0,
@@ -170,7 +163,7 @@ def decide(
 def simulate(
     instance: Source,
     policy: str = "optsched",
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     round_s: Duration | None = None,
     spacing_s: Duration = 0.0,
@@ -214,7 +207,7 @@ def simulate(
     return Simulated(setting, simulation, timing=timing, curves=curves, utility=utility)
 
 
-def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "wct") -> "Report":
+def verify(instance: Source, plan: PlanSource, objective: str | Objective = "wct") -> "Report":
     """Check a plan against every rule, independently of what made it: `.ok`, `.violations` and
     `.values`, one for each level of the objective."""
     from ..verify import verify as verify_plan
@@ -227,7 +220,7 @@ def verify(instance: Source, plan: PlanSource, objective: "str | Objective" = "w
 
 def bound(
     instance: Source,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
     *,
     prices: bool = False,
     steps: int | None = None,
@@ -237,16 +230,12 @@ def bound(
     """Return the lower bounds on the objective that need no solver, the best of each level first;
     with `prices` also what a search for prices of GPU time proves, in so many steps or so long.
     With `replay` they hold for schedules in which the attempts of the instance fail."""
-    from ..bounds import all_bounds
-    from ..bounds.by_prices import STEPS, concluded, counted, searching, timed
+    from ..bounds import all_bounds, priced_bound
 
     checked, goal = checked_instance(instance), _objective(objective)
     bounds = all_bounds(checked, goal, replay=replay)
     if prices:
-        done = timed(time_limit_s) if time_limit_s else counted(STEPS if steps is None else steps)
-        steps_taken = deque(searching(checked, goal, done, replay), maxlen=1)
-        last = steps_taken[-1] if steps_taken else None
-        bounds.append(concluded(checked, goal, last, replay)[0])
+        bounds.append(priced_bound(checked, goal, steps, replay, time_limit_s=time_limit_s)[0])
     elif steps is not None or time_limit_s is not None:
         raise InputError("--steps and --time-limit go with --prices; add it")
     return sorted(bounds, key=lambda bound: (bound.level, -bound.value))
@@ -256,7 +245,7 @@ def explain(
     instance: Source,
     decisions: "Solution | RoundSolution | None" = None,
     job: str | None = None,
-    objective: "str | Objective" = "wct",
+    objective: str | Objective = "wct",
 ) -> dict[str, str]:
     """Say in a sentence why each job (or `job`) runs, waits, moves or is preempted now.
 
@@ -281,10 +270,6 @@ def explain(
 
 def checked_instance(source: Source, *, now_only: bool = False) -> Instance:
     """Return the instance, checked; with `now_only` it is no fault that no whole plan exists."""
-    from .. import files
-    from ..files.faults import find_faults
-    from ..files.shape_faults import FaultyFileError
-
     if isinstance(source, Model):
         return source.instance
     if isinstance(source, Instance):
@@ -304,7 +289,5 @@ def _plan(source: PlanSource) -> Plan:
     return source if isinstance(source, Plan) else read_plan(source)
 
 
-def _objective(objective: "str | Objective") -> "Objective":
-    from ..objectives import parse
-
+def _objective(objective: str | Objective) -> Objective:
     return parse(objective) if isinstance(objective, str) else objective

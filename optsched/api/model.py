@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError, perhaps
 from ..hostlist import expand_hostlist
-from ..model.cluster import Cluster, Node, Tenant
-from ..model.instance import Instance, Running, Slot, Suspended
-from ..model.job import Job, Mode
-from ..model.profile import UNMEASURED, Profile
+from ..model import (
+    UNMEASURED,
+    Cluster,
+    Instance,
+    Job,
+    Mode,
+    Node,
+    Profile,
+    Running,
+    Slot,
+    Suspended,
+    Tenant,
+)
 from ..physics import cpus
 
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..bounds import Bound, lower_bounds, priced_bound
-from ..driver.view import PolicyError
+from ..bounds import Bound, Follow, last, lower_bounds, priced_bound
+from ..driver import PolicyError
 from ..duration import human
 from ..engine.incumbent import Incumbent
 from ..estimates.parse import parse as parse_estimates
 from ..files import instance_hash
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..model import Instance, Plan, Solution
 from ..objectives import Objective, parse
 from ..physics.rigid import rigid
 from ..plugins import registry
@@ -115,8 +114,8 @@ class Simulated(Drawn):
     """What came of a simulation that has ended: the checked plan, and what was measured.
 
     With `timing` the metrics say how long decisions took, with `curves` they have distributions and
-    use over time, with `utility` the mean utility of what is done. Raises PolicyError where its
-    plan does not pass the verifier.
+    use over time, with `utility` the mean utility of what is done; `follow` goes through a search
+    for prices. Raises PolicyError where its plan does not pass the verifier.
     """
 
     def __init__(
@@ -127,6 +126,7 @@ class Simulated(Drawn):
         timing: bool = False,
         curves: bool = False,
         utility: bool = False,
+        follow: Follow = last,
     ) -> None:
         self.setting = setting
         self._timing, self._curves, self._utility = timing, curves, utility
@@ -141,7 +141,9 @@ class Simulated(Drawn):
             if math.isfinite(bound.value)
         }
         if setting.prices:
-            self.bounds[0], _ = priced_bound(self.instance, setting.objective, replay=True)
+            self.bounds[0], _ = priced_bound(
+                self.instance, setting.objective, replay=True, follow=follow
+            )
         self.solution = self._solution()
 
     def _solution(self) -> Solution:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from ..model.instance import Instance
+from ..model import Instance
 from .outcome import Setting, Simulated
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model import Instance, Solution
 from ..round.plan import RoundSolution
 
 if TYPE_CHECKING:

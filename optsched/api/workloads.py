@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ..driver.view import PolicyError
+from ..driver import PolicyError
 from ..errors import InputError
-from ..model.cluster import POWER_CAP
-from ..model.instance import Instance
+from ..model import POWER_CAP, Instance
 from ..plugins import registry
 from ..plugins.options import Duration, Flag, declared_by, described, read_options
 
 if TYPE_CHECKING:
-    from ..model.cluster import Cluster
+    from ..model import Cluster
     from ..packing.engine import Packing
     from ..packing.problem import Problem
     from ..packing.result import Point

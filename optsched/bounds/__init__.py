@@ -10,18 +10,20 @@ while it does, at the highest rate that it could have beside another.
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..frozen import frozen
-from ..model.instance import Instance
+from ..model import Instance
 from ..objectives import Objective, Term
 from .mode_table import ModeTable, tabulate
 from .terms import Outlook, look, term_bounds
 
 if TYPE_CHECKING:
     from ..files.certificate import Certificate
+    from .by_prices import PricesFound
 
 
 @frozen
@@ -56,21 +58,37 @@ def best_bounds(instance: Instance, objective: Objective) -> tuple[Bound, ...]:
     return _best(all_bounds(instance, objective))
 
 
+def last(steps: "Iterator[PricesFound]") -> "PricesFound | None":
+    """Return what the last step of a search finds, None where it has none."""
+    return next(iter(deque(steps, maxlen=1)), None)
+
+
+Follow = Callable[["Iterator[PricesFound]"], "PricesFound | None"]
+"""Takes the steps of a search for prices and returns what its last one finds, as `last`."""
+
+
 def priced_bound(
-    instance: Instance, objective: Objective, steps: int | None = None, replay: bool = False
+    instance: Instance,
+    objective: Objective,
+    steps: int | None = None,
+    replay: bool = False,
+    *,
+    time_limit_s: float | None = None,
+    follow: Follow = last,
 ) -> "tuple[Bound, Certificate]":
     """Return the bound by the prices on GPU time that so many steps of a search find, and its
     certificate; where `lower_bounds` knows a better one, that one, which the certificate falls
-    short of. Seconds to minutes, the same on every machine.
+    short of. Seconds to minutes, the same on every machine unless a time limit takes the place of
+    the steps.
 
     `objective` is "wct", "makespan" or "ftf" alone; `replay` as in `lower_bounds`. Raises
     InputError for other objectives and as `lower_bounds`.
     """
-    from .by_prices import STEPS, concluded, counted, searching
+    from .by_prices import STEPS, concluded, counted, searching, timed
 
-    done = counted(STEPS if steps is None else steps)
-    last = deque(searching(instance, objective, done, replay), maxlen=1)
-    return concluded(instance, objective, last[0] if last else None, replay)
+    done = timed(time_limit_s) if time_limit_s else counted(STEPS if steps is None else steps)
+    best = follow(searching(instance, objective, done, replay))
+    return concluded(instance, objective, best, replay)
 
 
 def all_bounds(

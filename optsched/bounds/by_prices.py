@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..files import InstanceRef, instance_hash
 from ..files.certificate import Certificate, QuotaPrices, TypePrices
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
 from ..objectives import TERMS, Objective, RankOfJobs, SumOfJobs, Usage
 from . import Bound, lower_bounds
 from .deadlines import Deadlines

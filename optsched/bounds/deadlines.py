@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..model.instance import Instance
+from ..model import Instance
 from ..objectives import Linear, RankOfJobs
 from .market import Market
 from .terms import chains

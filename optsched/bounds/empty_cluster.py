@@ -1,8 +1,6 @@
 """The largest gangs that fit an empty cluster, up to what the verifier takes for rounding."""
 
-from ..model.cluster import Node
-from ..model.instance import Instance
-from ..model.job import Job, Mode
+from ..model import Instance, Job, Mode, Node
 from ..physics import Span, gpu_memory_gib, memory_gib_per_gpu
 from ..physics.capacity import gpus_that_fit, or_inf
 from ..physics.catalogue import Catalogue, catalogue_of, most_within

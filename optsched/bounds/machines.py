@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..frozen import record
-from ..model.cluster import POWER_CAP
-from ..model.instance import Instance
+from ..model import POWER_CAP, Instance
 from ..physics.capacity import Capacity
 from ..physics.catalogue import catalogue_of
 from .empty_cluster import TOLERANCE, forgiven

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
 from .mode_table import ModeTable, tabulate
 from .relaxed_modes import NO_GPU
 from .terms import look

@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..frozen import frozen
-from ..model.cluster import POWER_CAP
-from ..model.instance import Instance, Running
-from ..model.job import Job, Mode
+from ..model import POWER_CAP, Instance, Job, Mode, Running
 from ..physics import (
     core_levels,
     cpus,

@@ -23,8 +23,7 @@ from itertools import product
 from math import inf
 
 from ..frozen import frozen, record
-from ..model.cluster import POWER_CAP
-from ..model.job import Job, Mode
+from ..model import POWER_CAP, Job, Mode
 from ..objectives import Numbers
 from ..physics import (
     Span,

@@ -7,8 +7,7 @@ from typing import assert_never
 import numpy as np
 
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.job import Job, Mode, most_gpus
+from ..model import Instance, Job, Mode, most_gpus
 from ..objectives import Hinge, JobCost, RankOfJobs, Relaxation, Square, Term, Usage
 from .machines import Family, Machine, families
 from .mode_table import Flags, Floats, Ints, ModeTable

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.plan import CLOSED_GAP
+from ..model import CLOSED_GAP, Instance
 from ..objectives import Inverse, Objective, RankOfJobs, SumOfJobs, Term, Usage
 from ..physics import TIME_TOLERANCE_S
 from .mode_table import tabulate

@@ -151,7 +151,9 @@ class LazyGroup(click.Group):
             error.show()
             status = BAD_INPUT
         except OptschedError as error:
-            click.echo(f"optsched: {error}", err=True)
+            from ..picture.text import printable_lines
+
+            click.echo(f"optsched: {printable_lines(str(error))}", err=True)
             status = BAD_INPUT
         except (KeyboardInterrupt, click.Abort):
             click.echo("optsched: interrupted", err=True)

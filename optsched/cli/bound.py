@@ -1,8 +1,6 @@
 """`optsched bound`: lower bounds that no plan can beat."""
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,15 +17,7 @@ from .parts.arguments import (
 )
 from .parts.duration import duration
 from .parts.out import Out, Parts, answers
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from ..bounds import Bound
-    from ..bounds.by_prices import PricesFound
-    from ..files.certificate import Certificate
-    from ..model.instance import Instance
-    from ..objectives import Objective
+from .parts.progress import prices_found
 
 
 @click.command("bound")
@@ -80,7 +70,8 @@ def command(
     optsched bound cluster.json --objective makespan --json
     """
     from .. import objectives
-    from ..bounds import all_bounds
+    from ..bounds import Bound, all_bounds, priced_bound
+    from ..bounds.by_prices import SOURCE, STEPS, check_objective
     from ..picture.facts import level_unit
     from ..picture.text import table, with_length
 
@@ -90,17 +81,16 @@ def command(
     if steps is not None and time_limit is not None:
         raise InputError("--steps and --time-limit are two ends of one search; keep one")
     if prices:
-        from ..bounds.by_prices import check_objective
-
         check_objective(goal)
         check_outputs({"-o": output}, instance)
     loaded = load(instance)
     bounds = all_bounds(loaded, goal, replay=replay)
     if prices:
-        by_prices, certificate = _search(
-            loaded, goal, steps, time_limit, replay, wanted=not out.quiet
+        follow = prices_found(goal, STEPS if steps is None else steps, time_limit, not out.quiet)
+        _, certificate = priced_bound(
+            loaded, goal, steps, replay, time_limit_s=time_limit, follow=follow
         )
-        bounds.append(by_prices)
+        bounds.append(Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True))
         if output is not None:
             from ..files import write_text
             from ..files.certificate import dump_certificate
@@ -146,42 +136,3 @@ def command(
         ],
         parts,
     )
-
-
-def _search(
-    instance: "Instance",
-    objective: "Objective",
-    steps: int | None,
-    time_limit_s: float | None,
-    replay: bool,
-    wanted: bool,
-) -> "tuple[Bound, Certificate]":
-    """Return the bound that the search for prices proves. Ctrl-C ends the search."""
-    from ..bounds import Bound
-    from ..bounds.by_prices import SOURCE, STEPS, concluded, counted, searching, timed
-    from ..duration import human
-    from ..picture.facts import level_unit, quantity
-    from .parts.progress import in_one_line, live_line
-
-    most = STEPS if steps is None else steps
-    done = counted(most) if time_limit_s is None else timed(time_limit_s)
-    last: PricesFound | None = None
-    started_s = time.monotonic()
-
-    def line() -> "Text":
-        if last is None:
-            return in_one_line("looking for first prices")
-        rest = f"step {last.step} of {most}"
-        if time_limit_s is not None:
-            rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
-        return in_one_line(f"bound {quantity(last.value, level_unit(objective.name))}  {rest}")
-
-    with live_line(line, wanted):
-        try:
-            for bounds in searching(instance, objective, done, replay):
-                last = bounds
-        except KeyboardInterrupt:
-            if last is None:
-                raise
-    _, certificate = concluded(instance, objective, last, replay)
-    return Bound(level=0, value=certificate.value, source=SOURCE, preemptive=True), certificate

@@ -5,18 +5,18 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from .. import files
 from ..errors import InputError
-from ..model.instance import Instance
+from ..model import Instance
+from ..objectives import parse
+from ..round.plan import RoundSolution
 from .parts.arguments import instance_argument, load, objective_option, path_option, time_option
 from .parts.controller import NO_ANSWER
 from .parts.out import Out, answers
-
-if TYPE_CHECKING:
-    from ..round.plan import RoundSolution
 
 
 @click.command("explain")
@@ -68,7 +68,6 @@ def command(
     optsched explain cluster.json plan.json --json
     """
     from ..explain.many import explain_all
-    from ..files import plain
 
     if config is not None or is_job(instance):
         return _explain_live(config, (instance, *names), out)
@@ -81,7 +80,7 @@ def command(
             raise InputError(f"{name!r} is not a job of {loaded.name}{hint}")
     solution = None if source is None else _read(loaded, source, round_s, budget_s)
 
-    def decided() -> "RoundSolution":
+    def decided() -> RoundSolution:
         from ..round.decide import decide
 
         if solution is not None:
@@ -91,7 +90,10 @@ def command(
     explanations = explain_all(loaded, asked, decided)
     out.answer(
         lambda: listed(
-            {field.name: plain(getattr(explanation, field.name)) for field in fields(explanation)}
+            {
+                field.name: files.plain(getattr(explanation, field.name))
+                for field in fields(explanation)
+            }
             for explanation in explanations
         ),
         lambda: (explanation.sentence for explanation in explanations),
@@ -145,12 +147,10 @@ def _split(names: Sequence[str]) -> tuple[Path | None, Sequence[str]]:
     return None, names
 
 
-def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> "RoundSolution":
+def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> RoundSolution:
     """Return the round in a file, or the decisions of a plan in a file with the prices of a
     round."""
-    from .. import files
     from ..explain.many import round_of_plan
-    from ..objectives import parse
     from ..round.files import file_format, load_round
     from ..round.verify import verify_round
     from ..verify import verify
@@ -185,8 +185,6 @@ def _read(instance: Instance, source: Path, round_s: float, budget_s: float) -> 
 
 
 def _check(instance: Instance, source: Path, what: str, name: str, content: str | None) -> None:
-    from .. import files
-
     if content is not None and content != (own := files.instance_hash(instance)):
         raise InputError(
             f"{source}: the {what} was made for instance {name} with content {content}, "
@@ -197,8 +195,6 @@ def _check(instance: Instance, source: Path, what: str, name: str, content: str 
 def _agree(source: Path, **stated: Any) -> None:
     """Raise InputError for an option that is not that of the file."""
     from click.core import ParameterSource
-
-    from ..objectives import parse
 
     context = click.get_current_context()
     for name, value in stated.items():

@@ -9,7 +9,8 @@ import click
 
 from ..api.workloads import FITTED, KINDS, generate
 from ..errors import InputError
-from ..model.instance import Instance
+from ..model import Instance
+from ..noun import number_of
 from .import_ import write_checked
 from .parts.arguments import (
     Choice,
@@ -227,8 +228,8 @@ def _lines(instance: Instance, output: str | None, fit: Path | None) -> Iterator
     )
     listed = ", ".join(f"{count} {gpu_type}" for gpu_type, count in nodes.items())
     yield (
-        f"{instance.name}: {len(instance.jobs)} jobs, {len(instance.running)} of them running, on "
-        f"{instance.cluster.total_gpus} GPUs (nodes: {listed})"
+        f"{instance.name}: {number_of(len(instance.jobs), 'job')}, {len(instance.running)} of them "
+        f"running, on {number_of(instance.cluster.total_gpus, 'GPU')} (nodes: {listed})"
     )
     if instance.past:
         yield f"{len(instance.past)} jobs before them are done, for estimates to learn from"

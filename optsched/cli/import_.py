@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from ..api.workloads import import_trace
-from ..model.instance import Instance
+from ..model import Instance
+from ..noun import number_of
 from ..plugins import registry
 from ..plugins.options import DeclaredOption
 from ..traces.imported import Imported
@@ -142,13 +143,14 @@ def _plain(imported: Imported, source: Path, output: str | None) -> dict[str, An
 
 
 def _lines(imported: Imported, source: Path, output: str | None) -> Iterator[str]:
-    yield f"read {imported.read} jobs from {source}, kept {imported.kept}"
+    yield f"read {number_of(imported.read, 'job')} from {source}, kept {imported.kept}"
     for reason, count in imported.dropped.items():
         yield f"  dropped {count}: {reason}"
     if imported.instance.past:
         yield f"  {len(imported.instance.past)} before them are done, for estimates to learn from"
     cluster = imported.instance.cluster
     if cluster.nodes:
-        yield f"cluster of {len(cluster.nodes)} nodes, {cluster.total_gpus} GPUs"
+        nodes, gpus = len(cluster.nodes), cluster.total_gpus
+        yield f"cluster of {number_of(nodes, 'node')}, {number_of(gpus, 'GPU')}"
     if output not in (None, "-"):
         yield f"wrote {output}"

@@ -66,7 +66,7 @@ def command(
     optsched pack openb.json.gz --rule fgd --seed 42 --bound -o fgd
     """
     from ..api import pack
-    from ..driver.view import PolicyError
+    from ..driver import PolicyError
     from ..files import write_text
     from ..packing.picture import draw
     from ..packing.rules import rule

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..duration import human
-from ..picture.text import WIDE, printable, short, table
+from ..picture.text import WIDE, short, table
 from .parts.arguments import count_option, flag_option, option
 from .parts.controller import Client, all_jobs, asks_controller, chosen_jobs
 from .parts.out import Json, Out, Parts, answers_aloud, width
@@ -153,7 +153,7 @@ def _waited_or_ran(job: Json) -> str:
 
 def _field(name: str) -> Callable[[Json], str]:
     """Return what shows a field as it is."""
-    return lambda job: "-" if job[name] is None else printable(f"{job[name]}")
+    return lambda job: "-" if job[name] is None else f"{job[name]}"
 
 
 def _instant(name: str) -> Callable[[Json], str]:
@@ -210,6 +210,6 @@ COLUMNS = {
     "preemptions": number("preemptions", _field("preemptions")),
     "failures": number("failures", _field("failures")),
     "command": Column("command", _field("command"), folded=True),
-    "reason": Column("reason", lambda job: printable(job["reason"] or ""), folded=True),
+    "reason": Column("reason", lambda job: job["reason"] or "", folded=True),
 }
 """All there are, in the order in which help names them."""

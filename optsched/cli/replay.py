@@ -13,7 +13,7 @@ from .parts.out import Json, Out, Parts, answers_aloud
 
 if TYPE_CHECKING:
     from ..control.regret.replay import Replay
-    from ..model.instance import Placement
+    from ..model import Placement
     from ..round.plan import RoundSolution
 
 MOST_SHOWN = 30

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ..duration import human
-from ..picture.text import printable, table
+from ..picture.text import table
 from .parts.controller import Client, asks_controller
 from .parts.out import Out, Parts, answers_aloud
 
@@ -46,11 +46,11 @@ def command(client: Client, out: Out) -> int:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    name = printable(row["tenant"] or "(none)")
+    name = row["tenant"] or "(none)"
     level_fs = "inf" if row["level_fs"] is None else f"{row['level_fs']:.6f}"
     return (
         "" if row["is_user"] else "  " * (row["level"] - 1) + name,
-        printable(row["user"] or "(none)") if row["is_user"] else "",
+        (row["user"] or "(none)") if row["is_user"] else "",
         f"{row['weight']:g}",
         f"{row['share']:.1%}",
         f"{row['entitled']:.1%}",

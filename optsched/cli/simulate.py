@@ -21,7 +21,7 @@ from .parts.arguments import (
     time_option,
 )
 from .parts.out import Out, answers
-from .parts.progress import completed_jobs
+from .parts.progress import completed_jobs, prices_found
 
 
 @click.command("simulate")
@@ -126,7 +126,8 @@ def command(
     """
     from ..api.outcome import Setting, Simulated
     from ..api.priorities import in_words, price_of_priorities
-    from ..driver.view import PolicyError
+    from ..bounds.by_prices import STEPS
+    from ..driver import PolicyError
     from ..picture import can_draw
     from ..picture.text_simulation import simulation_parts
     from ..simulate import output as directory
@@ -157,7 +158,10 @@ def command(
                 simulation.run(on_progress)
             else:
                 run_saving(simulation, state, asked, on_progress)
-        simulated = Simulated(setting, simulation, timing=timing, curves=curves, utility=utility)
+        follow = prices_found(setting.objective, STEPS, None, wanted=not out.quiet)
+        simulated = Simulated(
+            setting, simulation, timing=timing, curves=curves, utility=utility, follow=follow
+        )
         price = price_of_priorities(setting, simulated) if priced else None
     except (StalledError, PolicyError) as error:
         click.echo(f"optsched: no plan: {error}", err=True)

@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from .. import files, objectives
 from ..errors import InputError
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
+from ..noun import number_of
 from .parts.arguments import instance_argument, load, option
-from .parts.out import Json, Out, answers
-
-if TYPE_CHECKING:
-    from ..objectives import Term
+from .parts.out import Json, Out, answers, show
 
 
 @click.command("verify")
@@ -39,7 +38,7 @@ def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
     if verdict["ok"] or out.as_json:
 
         def parts() -> Iterator[str]:
-            yield f"OK: {plan} is a valid plan of {verdict['jobs']:,} jobs"
+            yield f"OK: {plan} is a valid plan of {number_of(verdict['jobs'], 'job')}"
             for level in verdict["levels"]:
                 same = ", as the file says" if level["matches"] else ""
                 value = with_length(level["value"], level_unit(level["name"]))
@@ -47,10 +46,9 @@ def command(instance: str, plan: str, objective: str | None, out: Out) -> int:
 
         out.answer(lambda: verdict, parts)
     else:
-        count = len(verdict["violations"])
-        click.echo(f"{plan}: {count} violation{'s' if count != 1 else ''}", err=out.quiet)
-        for violation in verdict["violations"]:
-            click.echo(f"  {violation['rule']}: {violation['message']}", err=out.quiet)
+        found = number_of(len(verdict["violations"]), "violation")
+        says = (f"  {own['rule']}: {own['message']}" for own in verdict["violations"])
+        show(f"{plan}: {found}", *says, err=out.quiet)
     return 0 if verdict["ok"] else 1
 
 
@@ -67,7 +65,6 @@ def check(instance: Instance, plan_path: str, objective: str | None) -> Json:
 
     Raises InputError where the file cannot be read or names an unknown objective.
     """
-    from .. import files, objectives
     from ..verify import verify
 
     stated, plan = files.read_plan(plan_path)
@@ -152,8 +149,6 @@ class Level:
 
 
 def _canonical(name: str) -> str:
-    from .. import objectives
-
     try:
         return objectives.parse(name).name
     except InputError:
@@ -167,7 +162,9 @@ def _claims(stated: Any) -> dict[int, tuple[float | None, float | None]]:
     return {0: (stated.objective.value, stated.objective.bound)}
 
 
-def _rounding(instance: Instance, level: "tuple[tuple[float, Term], ...]", value: float) -> float:
+def _rounding(
+    instance: Instance, level: tuple[tuple[float, objectives.Term], ...], value: float
+) -> float:
     """Return what two numbers for one level may differ by: relative to what is not past, so that a
     long past hides nothing."""
     past = _if_done_at(instance, level, instance.now_s)
@@ -175,11 +172,11 @@ def _rounding(instance: Instance, level: "tuple[tuple[float, Term], ...]", value
     return RELATIVE_TOLERANCE * abs(value - past) + 4 * moved + 4 * math.ulp(value)
 
 
-def _if_done_at(instance: Instance, level: "tuple[tuple[float, Term], ...]", at_s: float) -> float:
+def _if_done_at(
+    instance: Instance, level: tuple[tuple[float, objectives.Term], ...], at_s: float
+) -> float:
     """Return the level's value if jobs were done at an instant, or with their submission; a rate
     then would be infinite, and what segments cost is none of it."""
-    from .. import objectives
-
     total = []
     for weight, term in level:
         if not isinstance(term, objectives.Usage):

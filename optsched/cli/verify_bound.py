@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from .parts.arguments import instance_argument, load
-from .parts.out import Out, answers
+from .parts.out import Out, answers, show
 
 
 @click.command("verify-bound")
@@ -49,9 +49,8 @@ def command(instance: str, certificate: str, out: Out) -> int:
         yield f"OK: {which} has a smaller {stated.objective} than {proved}"
 
     if wrong and not out.as_json:
-        click.echo(f"{certificate}: does not hold", err=out.quiet)
-        for violation in wrong:
-            click.echo(f"  {violation}", err=out.quiet)
+        says = (f"  {violation}" for violation in wrong)
+        show(f"{certificate}: does not hold", *says, err=out.quiet)
     else:
         out.answer(lambda: plain, parts)
     return 1 if wrong else 0

@@ -5,9 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..files import check_instance
-from ..model.cluster import Cluster
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Cluster, Instance, Job
 from .learning import believed
 from .submission import Submission
 

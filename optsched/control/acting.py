@@ -5,8 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..executors.base import AttemptState, DeclinedError, NoAnswerError, Order, RefusedError
-from ..model.cluster import Window
-from ..model.instance import Slot
+from ..model import Slot, Window
 from ..physics import hold_to_save_s
 from ..physics.windows import leaves_saved
 from .core import AGAIN_S, said_of

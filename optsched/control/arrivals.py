@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..executors.base import JOB_NAME, Arrival, Arrivals, NoAnswerError, Request
-from ..model.job import Job
-from ..model.profile import Profile
+from ..model import Job, Profile
 from .accepting import accepted, check_alone
 from .caps import limits_of, priority_in_manager
 from .journal.events import Cancelled, Changed, Event, Held, Noted, Released, Submitted

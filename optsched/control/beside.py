@@ -3,18 +3,17 @@ and is ended when its time is up."""
 
 import os
 import pickle
-import select
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import IO, Any
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
 
 from ..duration import human
 from ..errors import InputError, OptschedError
-from ..native_output import own_stdout
 
 START_S = 20.0
 """So long after its time limit a process is ended: Python has to start, and a round is not
@@ -38,7 +37,7 @@ class Beside:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: tuple[subprocess.Popen[bytes], Connection] | None = None
         self.cpu_s = 0.0
         """Processor time that the last answer took."""
 
@@ -56,26 +55,25 @@ class Beside:
         """End the process."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            self._wait(process)
+            process[0].kill()
+            process[0].wait()
 
     def _answer(self, question: bytes, limit_s: float) -> tuple[str, Any, float]:
         until_s = time.monotonic() + limit_s
         for again in (True, False):
             warm = self._process is not None
-            process = self._process = self._process or _started()
-            assert process.stdin is not None and process.stdout is not None
-            # whatever holds it up, pipes included, ends with it
+            process, pipe = self._process = self._process or _started()
+            # whatever holds it up, its pipe included, ends with it
             late = threading.Timer(max(0.0, until_s - time.monotonic()), process.kill)
             late.start()
             try:
-                _write(process.stdin, question)
-                answer: tuple[str, Any, float] = pickle.loads(_read(process.stdout))
+                pipe.send_bytes(question)
+                answer: tuple[str, Any, float] = pipe.recv()
                 return answer
             except (EOFError, OSError):
                 self._process = None
                 process.kill()
-                self._wait(process)
+                process.wait()
                 if not (again and warm and time.monotonic() < until_s):
                     break  # else it had ended while it was asked nothing
             finally:
@@ -84,52 +82,34 @@ class Beside:
             return "failed", f"no answer within {human(limit_s)}; ask for a longer time limit", 0.0
         return "failed", f"it could not be simulated: status {process.returncode}", 0.0
 
-    @staticmethod
-    def _wait(process: "subprocess.Popen[bytes]") -> None:
-        for stream in (process.stdin, process.stdout):
-            with suppress(OSError):
-                assert stream is not None
-                stream.close()
-        process.wait()
 
-
-def _started() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__],  # not what lies in the folder where we are
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _write(stream: IO[bytes], text: bytes) -> None:
-    stream.write(len(text).to_bytes(8, "big") + text)
-    stream.flush()
-
-
-def _read(stream: IO[bytes]) -> bytes:
-    """Return one text. Raises EOFError where the stream ends before."""
-    head = stream.read(8)
-    text = stream.read(int.from_bytes(head, "big")) if len(head) == 8 else b""
-    if len(head) < 8 or len(text) < int.from_bytes(head, "big"):
-        raise EOFError
-    return text
+def _started() -> "tuple[subprocess.Popen[bytes], Connection]":
+    pipe, its_pipe = Pipe()
+    with its_pipe:
+        process = subprocess.Popen(
+            # not what lies in the folder where we are
+            [sys.executable, "-P", "-m", __name__, str(its_pipe.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[its_pipe.fileno()],
+            start_new_session=True,
+        )
+    return process, pipe
 
 
 def main() -> None:
-    """Answer the questions on standard input until there are no more."""
+    """Answer the questions that come over the pipe named to this until there are no more."""
     os.nice(NICE)
-    own_stdout()
-    asked, answers = sys.stdin.buffer, sys.stdout.buffer
-    while select.select([asked], [], [], IDLE_S)[0]:
+    pipe = Connection(int(sys.argv[1]))
+    while pipe.poll(IDLE_S):
         try:
-            text = _read(asked)
+            text = pipe.recv_bytes()
         except EOFError:
             return
         began_s = time.process_time()
         kind, answer = _called(text)
-        _write(answers, pickle.dumps((kind, answer, time.process_time() - began_s)))
+        pipe.send((kind, answer, time.process_time() - began_s))
 
 
 def _called(text: bytes) -> tuple[str, Any]:

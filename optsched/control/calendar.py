@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, time, timedelta
 
-from ..model.cluster import Tenant, Window
-from ..model.quotas import not_lowered
+from ..model import Tenant, Window, not_lowered
 from .settings import WEEKDAYS, WindowSettings
 
 AHEAD = 4

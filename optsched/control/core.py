@@ -10,9 +10,7 @@ from ..executors.base import Arrivals, AttemptKey, Executor, NodeStatus, Observa
 from ..files import Texts
 from ..files.faults import Sound
 from ..frozen import record
-from ..model.cluster import Cluster, Node
-from ..model.instance import Instance, Placement
-from ..model.job import Job
+from ..model import Cluster, Instance, Job, Node, Placement
 from ..physics.catalogue import Catalogue
 from ..physics.unschedulable import why_never
 from ..physics.windows import barred_nodes

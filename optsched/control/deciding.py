@@ -7,7 +7,7 @@ from functools import partial
 from ..duration import human
 from ..errors import InputError
 from ..files import dump_instance, text_hash
-from ..model.instance import Instance, Placement
+from ..model import Instance, Placement
 from ..round.files import dump_round
 from .acting import Acting
 from .core import said_of

@@ -21,9 +21,7 @@ from ..executors.base import Foretells
 from ..forecast.calibration import Calibration
 from ..forecast.course import DAY_S, HORIZON_S, Quantiles, Question, ToCome, forecast
 from ..frozen import record
-from ..model.cluster import FOR_EVER_S
-from ..model.instance import Instance
-from ..model.job import Job, Mode
+from ..model import FOR_EVER_S, Instance, Job, Mode
 from ..physics.capacity import Capacity
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never

@@ -3,10 +3,7 @@ have been."""
 
 from dataclasses import replace
 
-from ..model.cluster import Cluster, Tenant
-from ..model.instance import Instance
-from ..model.job import Job
-from ..model.plan import JobPlan, Plan, Segment
+from ..model import Cluster, Instance, Job, JobPlan, Plan, Segment, Tenant
 from .journal.state import LiveJob, State
 from .present import LEAST_WORK_S
 

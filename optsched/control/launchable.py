@@ -8,9 +8,7 @@ from dataclasses import replace
 from ..driver.blocked import amounts
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job
+from ..model import Cluster, Instance, Job, Node, Placement, Running, Suspended, Tenant
 from ..physics import held_resources, placed_rate, uplinks
 from ..physics.catalogue import catalogue_of
 from ..round.plan import JobRound, going_on

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..executors.base import MOST_COST_S, Progress
-from ..model.profile import Profile
+from ..model import Profile
 
 NEVER_S = 1e9
 """`checkpoint_every_s` of a job of which nobody says that it saves: a preemption loses all it did

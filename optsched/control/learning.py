@@ -10,8 +10,7 @@ from ..duration import human
 from ..errors import InputError
 from ..estimates.history import Ended, Likeness
 from ..executors.base import AttemptState, Observation
-from ..model.job import Job
-from ..model.profile import UNMEASURED, Profile
+from ..model import UNMEASURED, Job, Profile
 from ..profiling.attempts import measured_of
 from ..profiling.estimate import estimate
 from ..profiling.likeness import name_of

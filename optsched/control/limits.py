@@ -9,8 +9,7 @@ from math import inf, isfinite
 from operator import itemgetter
 
 from ..frozen import record
-from ..model.cluster import Node
-from ..model.job import Job
+from ..model import Job, Node
 from ..physics import count_rate, gang_sizes
 from ..picture.text import hours
 from .budgets import Spent, period_s

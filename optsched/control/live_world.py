@@ -5,12 +5,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from ..driver import Ending, World
 from ..driver.blocked import Amounts, amounts
 from ..driver.snapshot import Snapshot
-from ..driver.state import Ending, JobState, Run
-from ..driver.world import World
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job, Mode, first_come
+from ..driver.state import JobState, Run
+from ..model import Instance, Job, Mode, Placement, Running, Suspended, first_come
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import Option
 from .journal.events import Claim

@@ -11,7 +11,7 @@ from ..executors.base import (
     Reserves,
     in_one_line,
 )
-from ..model.instance import Placement, Slot
+from ..model import Placement, Slot
 from .core import AGAIN_S, ControllerCore
 from .disk import short_of_disk
 from .journal.events import AttemptLost, Event, ManagerReserved, Noted

@@ -10,9 +10,7 @@ from ..files.faults import Fault, Sound
 from ..files.shape_faults import FaultyFileError
 from ..frozen import record
 from ..hostlist import expand_hostlist
-from ..model.cluster import Cluster, Node
-from ..model.instance import Instance, Placement, Slot
-from ..model.job import Mode
+from ..model import Cluster, Instance, Mode, Node, Placement, Slot
 from ..physics import may_preempt, memory_gib
 from .present import Present
 

@@ -10,12 +10,22 @@ from types import MappingProxyType
 from ..driver.blocked import Amounts, amounts, beneath, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant, Window
-from ..model.instance import Instance, Placement, Running, Slot, Suspended
-from ..model.job import Job, Mode
-from ..model.profile import Profile
-from ..model.quotas import Quotas
-from ..model.shares import Shares
+from ..model import (
+    Cluster,
+    Instance,
+    Job,
+    Mode,
+    Node,
+    Placement,
+    Profile,
+    Quotas,
+    Running,
+    Shares,
+    Slot,
+    Suspended,
+    Tenant,
+    Window,
+)
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, memory_gib, setup_s
 from .journal.state import Attempt, LiveJob, State
 from .learned import NEVER_S, learned

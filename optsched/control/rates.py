@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 
-from ..model.cluster import Steps
+from ..model import Steps
 from ..model.quantity import Amount
 
 TIME_OF_DAY = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"

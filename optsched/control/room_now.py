@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from ..driver import Room
 from ..driver.demand import Demands
 from ..driver.layout import Layout
-from ..driver.placement import Room
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from ..physics.modes import Option
 from .journal.state import Attempt
 from .present import as_running

@@ -6,14 +6,13 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from ..driver import PolicyError
 from ..driver.shares import weighed
 from ..driver.snapshot import Snapshot
-from ..driver.view import PolicyError
 from ..errors import OptschedError
 from ..executors.base import SAVED_AND_STOPPED
 from ..frozen import record
-from ..model.instance import Instance, Placement
-from ..model.job import Mode
+from ..model import Instance, Mode, Placement
 from ..objectives import Objective, parse
 from ..plugins import registry
 from ..plugins.policy import Policy

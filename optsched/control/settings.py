@@ -26,8 +26,7 @@ from ..files.faults import Fault
 from ..files.shape_faults import FaultyFileError, shape_faults
 from ..files.toml import read_toml
 from ..hostlist import expand_hostlist
-from ..model.cluster import Cluster, Label, Node, Tenant, Tier
-from ..model.instance import Instance
+from ..model import Cluster, Instance, Label, Node, Tenant, Tier
 from ..model.quantity import Amount, Count
 from ..plugins import registry
 from ..plugins.options import Duration, PluginOptions, PositiveDuration, read_table

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from ..errors import InputError, OptschedError, perhaps
 from ..files.faults import Fault
 from ..hostlist import MAX_NODES
-from ..model.cluster import Cluster
-from ..model.quotas import not_lowered
+from ..model import Cluster, not_lowered
 from ..objectives import wanted
 from ..plugins import registry
 

@@ -7,8 +7,7 @@ from ..driver.fair_tree import Branch, rank, tree
 from ..driver.shares import account_of, factors
 from ..executors.base import NodeStatus
 from ..frozen import frozen
-from ..model.cluster import Tenant
-from ..model.shares import Shares
+from ..model import Shares, Tenant
 from .core import ControllerCore
 from .journal.state import State
 from .present import may_start, shares_now

@@ -4,7 +4,7 @@ from dataclasses import field
 from typing import Literal
 
 from ..frozen import frozen
-from ..model.job import Job
+from ..model import Job
 
 
 @frozen

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ..control.submission import Submission
 from ..frozen import record
-from ..model.job import Job
-from ..model.profile import Profile
+from ..model import Job, Profile
 
 CLUSTER = """\
 format = "optsched-cluster/1"

@@ -9,8 +9,7 @@ from ..control.journal.state import Attempt, LiveJob
 from ..duration import human
 from ..files import instance_hash
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.plan import Level, Plan, Solution
+from ..model import Instance, Level, Plan, Solution
 from ..objectives import parse
 from .scenario import ARRIVALS, PAYS, REFUSED, VICTIMS
 

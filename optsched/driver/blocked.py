@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from ..model.instance import Placement, Slot
+from ..model import Placement, Slot
 
 Amounts = dict[str, list[int]]
 """GPUs and cores by node."""

@@ -5,10 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..model.cluster import Tenant
-from ..model.instance import Instance
-from ..model.job import Job
-from ..model.quotas import Quotas
+from ..model import Instance, Job, Quotas, Tenant
 from ..physics import gang_sizes
 
 BELOW_ALL = 2 * 10**9 + 1

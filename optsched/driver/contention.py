@@ -3,10 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from ..model.cluster import Cluster
-from ..model.instance import Placement
-from ..model.job import Job, Mode
-from ..model.profile import Profile
+from ..model import Cluster, Job, Mode, Placement, Profile
 from ..physics.contention import Channel, channel_gbps, channel_loads, slowdown
 
 Loads = Mapping[Channel, float]

@@ -4,8 +4,7 @@ for the same."""
 from dataclasses import replace
 
 from ..frozen import entity
-from ..model.instance import Instance, Placement
-from ..model.job import Job, Mode
+from ..model import Instance, Job, Mode, Placement
 from ..physics import Span, gpu_memory_gib, memory_gib_per_gpu, node_counts
 from ..physics.capacity import asks
 from ..physics.catalogue import catalogue_of

@@ -8,8 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model.cluster import Tenant
-from ..model.shares import Account, Use
+from ..model import Account, Tenant, Use
 
 
 @dataclass(slots=True, eq=False)

@@ -1,9 +1,7 @@
 """What never changes of a cluster in a simulation, and what a job takes of it."""
 
 from ..frozen import entity
-from ..model.cluster import Cluster, Tenant
-from ..model.instance import Placement, Slot
-from ..model.job import Job
+from ..model import Cluster, Job, Placement, Slot, Tenant
 from ..physics import Span
 from ..physics.capacity import Capacity, Domains, Ties
 

@@ -4,9 +4,7 @@ for a placement."""
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..model.cluster import Cluster
-from ..model.instance import Placement, Slot
-from ..model.job import Mode
+from ..model import Cluster, Mode, Placement, Slot
 from ..physics import cpus, gang_sizes, placed_rate, placed_resources, span
 from ..physics.capacity import serves
 from ..physics.modes import Option

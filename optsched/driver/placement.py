@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf, nextafter
 
 from ..frozen import entity
-from ..model.instance import Placement
+from ..model import Placement
 from ..physics import TIME_TOLERANCE_S
 from ..physics.modes import WIDEST_FIRST
 from .layout import Layout, Need

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect, insort
 from collections.abc import Sequence
+from functools import cache
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -38,6 +39,7 @@ class Playouts:
 
     def __init__(self, world: World, objective: Objective) -> None:
         self._world, self._objective = world, objective
+        self._finish_s, self._gpus = cache(world.fastest_finish_s), cache(world.service_gpus)
         names = [*world.waiting, *world.running, *world.saving]
         self.place = {job_id: i for i, job_id in enumerate(names)}
         jobs = [world.job(job_id) for job_id in names]
@@ -101,7 +103,7 @@ class Playouts:
     def _soonest_s(self, levels: "list[_Level]") -> NDArray[np.float64]:
         world = self._world
         counts_rates = any(isinstance(cost, Inverse) for level in levels for *_, cost in level)
-        left_s = [world.fastest_finish_s(job) if counts_rates else 0.0 for job in self.place]
+        left_s = [self._finish_s(job) if counts_rates else 0.0 for job in self.place]
         return world.now_s + np.array(left_s)
 
     def _costs_of(self, instance: Instance, jobs: Sequence[Job]) -> "list[_Level]":
@@ -161,20 +163,20 @@ class Playouts:
     def _services_of(self, entries: list[Entry]) -> "_Services":
         """Return the place of each job, the seconds that it takes in its fastest option, and those
         that all GPUs together would take for it."""
-        world, gpus = self._world, max(1, self._world.cluster.total_gpus)
+        gpus = max(1, self._world.cluster.total_gpus)
         place = np.array([self.place[job_id] for _, _, job_id in entries], dtype=np.int64)
-        run_s = np.array([world.fastest_finish_s(job_id) for _, _, job_id in entries])
-        held = np.array([world.service_gpus(job_id) for _, _, job_id in entries])
+        run_s = np.array([self._finish_s(job_id) for _, _, job_id in entries])
+        held = np.array([self._gpus(job_id) for _, _, job_id in entries])
         return place, run_s, run_s * held / gpus
 
     def entry(self, job_id: str, left_s: float | None = None) -> Entry:
         """Return the place of a job in order: of one that runs as it goes on, or, once it has been
         preempted, with `left_s` of reference work to do."""
         world, job = self._world, self._world.job(job_id)
-        finish_s = world.fastest_finish_s(job_id)
+        finish_s = self._finish_s(job_id)
         if left_s is not None:
             finish_s = setup_s(job, True) + left_s / world.options(job_id)[0].rate
-        rank = finish_s * math.sqrt(world.service_gpus(job_id)) / max(job.weight, 1e-9)
+        rank = finish_s * math.sqrt(self._gpus(job_id)) / max(job.weight, 1e-9)
         return (-world.rank(job_id), rank), world.order(job_id), job_id
 
 

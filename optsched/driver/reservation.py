@@ -7,7 +7,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from ..frozen import record
-from ..model.instance import Placement, Slot
+from ..model import Placement, Slot
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s
 from ..physics.modes import Option
 from .outlook import Outlook

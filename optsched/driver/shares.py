@@ -5,10 +5,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..model.cluster import Tenant
-from ..model.instance import Instance
-from ..model.job import Job
-from ..model.shares import Account, Shares, Use
+from ..model import Account, Instance, Job, Shares, Tenant, Use
 from .fair_tree import Branch, tree
 
 GAIN, USER_GAIN = 16.0, 2.0

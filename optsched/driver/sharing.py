@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..model.instance import Placement, Slot
+from ..model import Placement, Slot
 from ..physics import (
     TIME_TOLERANCE_S,
     beyond_gpu_memory,

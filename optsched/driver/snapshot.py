@@ -73,10 +73,11 @@ def snapshot(
         _as_known(world, job_id, left, entry, before)
         for job_id, left, entry in zip(chosen, left_s, entries, strict=True)
     ]
-    entries = [
-        with_its_length(entry, job, world.job(job.id))
-        for entry, job in zip(entries, now_known, strict=True)
-    ]
+    if any(job.modes for job in now_known):
+        entries = [
+            with_its_length(entry, job, world.job(job.id))
+            for entry, job in zip(entries, now_known, strict=True)
+        ]
     instance = Instance(
         name=f"{world.instance.name} at {world.now_s:.12g}",
         now_s=world.now_s,

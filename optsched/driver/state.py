@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 from enum import IntEnum
 
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job, Mode
+from ..model import Instance, Job, Mode, Placement, Running, Suspended
 from ..physics import (
     TIME_TOLERANCE_S,
     hold_to_save_s,

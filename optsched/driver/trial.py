@@ -1,9 +1,8 @@
 """A world in which a step is tried before it is taken."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
-from ..model.instance import Placement
+from ..model import Placement
 from ..physics import hold_to_save_s
 from ..physics.modes import Option
 from .sharing import sharing_placement
@@ -74,7 +73,7 @@ class Trial(World):
         self.free.take(need, placement, with_gpus=False)
         self.running[job_id] = self.waiting.pop(job_id)
         self._holds[job_id] = Hold(need, placement, partner_id)
-        self._holds[partner_id] = replace(partner, partner=job_id)
+        self._holds[partner_id] = partner._replace(partner=job_id)
         self.joined[job_id] = option, partner_id
         self._commands.append(
             lambda world: world.start_sharing(job_id, option, partner_id, heedless=heedless)

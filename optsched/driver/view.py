@@ -3,13 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..errors import OptschedError
 from ..estimates import Estimates, Ranks
-from ..frozen import record
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Job, Mode, first_come
-from ..model.profile import Profile
+from ..model import Instance, Job, Mode, Placement, Profile, Running, Suspended, first_come
 from ..physics import (
     TIME_TOLERANCE_S,
     gpus_by_type,
@@ -42,8 +40,7 @@ class PolicyError(OptschedError):
     """A policy asked for what cannot be; the message says what and when."""
 
 
-@record
-class Hold:
+class Hold(NamedTuple):
     """What a running or saving job holds; `partner` is the job that shares its GPUs."""
 
     need: Need
@@ -125,7 +122,8 @@ class ClusterView:
 
     def rank(self, job_id: str) -> int:
         """Return the priority of a job, below that of all others if it borrows."""
-        return rank_of(self._state[job_id].job.priority, borrows=job_id in self.borrowing)
+        priority = self._state[job_id].job.priority
+        return rank_of(priority, borrows=True) if job_id in self.borrowing else priority
 
     def order(self, job_id: str) -> tuple[float, int]:
         """Return the sort key of arrival: submission, then the place in the order of

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..estimates import Estimates
-from ..model.instance import Instance, Placement, Running, Slot
-from ..model.job import Mode
+from ..model import Instance, Mode, Placement, Running, Slot
 from ..physics import (
     TIME_TOLERANCE_S,
     beyond_gpu_memory,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from ..model.instance import Completed
-from ..model.job import Job
+from ..model import Completed, Job
 
 
 class Estimates(Protocol):

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..frozen import frozen
-from ..model.instance import Completed
-from ..model.job import Job, gang
+from ..model import Completed, Job, gang
 from .commands import similar
 from .errors import ASSUMED, Belief, RunTimeErrors, kind_of
 from .errors import NEWEST as MOST_KEPT

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..model.instance import Completed
-from ..model.job import Job, gang
+from ..model import Completed, Job, gang
 from .commands import similar
 from .history import Group, History, Rolling, by_completion
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from statistics import NormalDist
 
-from ..model.instance import Completed
-from ..model.job import Job
+from ..model import Completed, Job
 
 NORMAL = NormalDist()
 

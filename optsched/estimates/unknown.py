@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..model.instance import Completed
-from ..model.job import Job
+from ..model import Completed, Job
 
 FIRST_GUESS_S = 600.0
 """What a job is believed to be where nothing is known: ten minutes of reference work."""

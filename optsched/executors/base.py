@@ -12,9 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..errors import OptschedError
 from ..frozen import frozen
-from ..model.cluster import Node, Window
-from ..model.instance import Placement
-from ..model.job import Job
+from ..model import Job, Node, Placement, Window
 
 Entry = Mapping[str, Any]
 """An object as a manager says it, or as it is told."""

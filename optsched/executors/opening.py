@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..frozen import frozen
-from ..model.cluster import Node
+from ..model import Node
 from ..plugins import registry
 from .base import Executor
 

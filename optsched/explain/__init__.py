@@ -8,8 +8,8 @@ import numpy as np
 
 from ..driver.borrowing import borrowers, fewest_gpus, rank_of
 from ..errors import InputError
-from ..model.instance import Placement, Running
-from ..model.job import Job, Mode
+from ..model import Job, Mode, Placement, Running
+from ..noun import number_of
 from ..physics import hold_to_save_s, lost_s, may_preempt, memory_gib, span, unsaved_s
 from ..physics.catalogue import catalogue_of
 from ..physics.modes import WIDEST_FIRST
@@ -264,11 +264,10 @@ class Explainer:
         together = {"node": " on one node", "rack": " in one rack", "cluster": ""}[
             "node" if pattern.together else pattern.option.spread
         ]
-        many = pattern.gpus > 1
         return True, (
             *short,
-            f"{pattern.gpus} GPU{'s' if many else ''}{together} of {where} with what goes with "
-            f"{'them' if many else 'it'} (room for {most}, {total} free in all)",
+            f"{number_of(pattern.gpus, 'GPU')}{together} of {where} with what goes with "
+            f"{'them' if pattern.gpus > 1 else 'it'} (room for {most}, {total} free in all)",
         )
 
     def _swap(self, j: int, best: int) -> Swap | None:

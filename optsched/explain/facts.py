@@ -3,8 +3,7 @@
 from typing import Literal
 
 from ..frozen import frozen
-from ..model.job import Mode
-from ..model.plan import Decision
+from ..model import Decision, Mode
 
 State = Decision | Literal["never", "later"]
 """The decision of a job, or that it can never run, or that it cannot run yet."""

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 from ..duration import human
 from ..errors import InputError
-from ..model.cluster import FOR_EVER_S
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import FOR_EVER_S, Instance, Job
 from ..physics.catalogue import Catalogue, catalogue_of
 from ..physics.unschedulable import why_never
 from ..physics.windows import barred_nodes

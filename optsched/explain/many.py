@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..driver.shares import weighed
-from ..model.instance import Instance
-from ..model.plan import Plan
+from ..model import Instance, Plan
 from ..objectives import Objective, parse
 from ..round.build import build
 from ..round.decide import decide

@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 
 from ..frozen import record
-from ..model.instance import Placement
-from ..model.job import Job, Mode
+from ..model import Job, Mode, Placement
 from ..physics import memory_gib
 from ..physics.capacity import Ties, gpus_that_fit
 from ..physics.modes import WIDEST_FIRST

@@ -5,8 +5,8 @@ from typing import assert_never
 
 from ..duration import human
 from ..errors import listed
-from ..model.instance import Instance
-from ..model.job import Mode
+from ..model import Instance, Mode
+from ..noun import number_of
 from .facts import Explanation, OptionNumbers, Swap, Victim
 
 MOST_NAMES = 3
@@ -165,11 +165,11 @@ def _where(why: Explanation) -> str:
 def _mode(mode: Mode) -> str:
     """Return a text as `4 a100 GPUs with 8 cores each`; nothing for a job that needs no node."""
     if not mode.gpus:
-        return f"{mode.cpus} core{'s' if mode.cpus != 1 else ''}" if mode.cpus else ""
+        return number_of(mode.cpus, "core") if mode.cpus else ""
     kind = f"{mode.gpu_type} " if mode.gpu_type else ""
     clock = "" if mode.clock_mhz is None else f" at {mode.clock_mhz} MHz"
     cores = mode.cpus_per_gpu
-    each = [f"{cores} core{'s' if cores != 1 else ''}"] if cores else []
+    each = [number_of(cores, "core")] if cores else []
     each += [
         f"only {gib:.4g} GiB of {of}"
         for gib, of in ((mode.memory_gib_per_gpu, "memory"), (mode.gpu_memory_gib, "GPU memory"))
@@ -179,7 +179,7 @@ def _mode(mode: Mode) -> str:
     beside = "" if mode.share_with is None else f" shared with {mode.share_with}"
     if mode.shared_gpus:
         beside = f", some shared with {', '.join(mode.shared_gpus)}"
-    return f"{mode.gpus} {kind}GPU{'s' if mode.gpus != 1 else ''}{clock}{takes}{beside}"
+    return f"{number_of(mode.gpus, f'{kind}GPU')}{clock}{takes}{beside}"
 
 
 def _worth(numbers: OptionNumbers | None, what: str, it: str = "it is") -> str:

@@ -18,11 +18,23 @@ from typing import Any, Literal, get_args, get_type_hints
 from ..errors import InputError
 from ..frozen import frozen
 from ..hostlist import MAX_NODES, expand_hostlist, fold_nodes
-from ..model.cluster import Cluster, Node
-from ..model.instance import Instance, Running, Slot
-from ..model.job import Job, Mode
-from ..model.plan import JobPlan, Level, Plan, Solution, Status
-from ..model.profile import UNMEASURED, Profile, Sharing
+from ..model import (
+    UNMEASURED,
+    Cluster,
+    Instance,
+    Job,
+    JobPlan,
+    Level,
+    Mode,
+    Node,
+    Plan,
+    Profile,
+    Running,
+    Sharing,
+    Slot,
+    Solution,
+    Status,
+)
 from .faults import Fault, Sound, find_faults
 from .power import with_power, without_power
 from .shape_faults import FaultyFileError, duplicate_keys, other_kind, shape_faults
@@ -507,17 +519,18 @@ def lines(parts: dict[str, Any]) -> str:
         if key == "cluster":
             inner = []
             for name, part in value.items():
-                text = _rows(part, "      ") if name == "nodes" else json.dumps(part)
+                text = listed_rows(part, "      ") if name == "nodes" else json.dumps(part)
                 inner.append(f"    {json.dumps(name)}: {text}")
             rows.append(f"  {json.dumps(key)}: {{\n" + ",\n".join(inner) + "\n  }")
         elif isinstance(value, list) and value and isinstance(value[0], (dict, Line)):
-            rows.append(f"  {json.dumps(key)}: {_rows(value, '    ')}")
+            rows.append(f"  {json.dumps(key)}: {listed_rows(value, '    ')}")
         else:
             rows.append(f"  {json.dumps(key)}: {json.dumps(value)}")
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
-def _rows(items: list[Any], indent: str) -> str:
+def listed_rows(items: list[Any], indent: str) -> str:
+    """Return a list as JSON, with each element on a line of its own."""
     if not items:
         return "[]"
     texts = (item if isinstance(item, Line) else json.dumps(item) for item in items)

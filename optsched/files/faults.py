@@ -8,11 +8,20 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from ..frozen import record
-from ..model.cluster import Cluster, Tenant
-from ..model.instance import Instance, Placement, Running, Suspended
-from ..model.job import Elastic, Job, Mode
-from ..model.profile import Locality
-from ..model.quotas import MOST_LEVELS, not_lowered
+from ..model import (
+    MOST_LEVELS,
+    Cluster,
+    Elastic,
+    Instance,
+    Job,
+    Locality,
+    Mode,
+    Placement,
+    Running,
+    Suspended,
+    Tenant,
+    not_lowered,
+)
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 

@@ -4,9 +4,7 @@ profile says it."""
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..model.cluster import POWER_CAP, Cluster
-from ..model.instance import Instance, Running
-from ..model.job import Job
+from ..model import POWER_CAP, Cluster, Instance, Job, Running
 from ..physics import placed_resources
 
 

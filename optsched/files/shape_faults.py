@@ -3,6 +3,7 @@ remedy."""
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from importlib.resources import files
@@ -12,6 +13,8 @@ from ..errors import InputError, perhaps
 from .faults import Fault
 
 MAX_FAULTS_SHOWN = 20
+MOST_OF_A_NAME, MOST_OF_A_VALUE = 64, 40
+"""Of longer ones only the beginning is shown."""
 Steps = tuple[int | str, ...]
 """The way to a value in a file: names and numbers."""
 MAX_BYTES_FOR_DUPLICATES = 1_000_000
@@ -59,9 +62,11 @@ def shape_faults(
             raw = json.loads(data)
         except (ValueError, RecursionError):
             raw = None
-    seen = set()
+    seen, errors = set(), [*errors]
     for error in errors:
         kind, loc = str(error["type"]), tuple(error["loc"])
+        if is_short_of_faulty(error, errors):
+            continue
         if kind == "json_invalid":
             yield Fault(
                 "file", f"is not JSON: {_in_words(error['ctx']['error'])}", "correct it there"
@@ -80,14 +85,22 @@ def shape_faults(
         problem, remedy = WORDS["faults"].get(kind, (str(error["msg"]), "see `optsched schema`"))
         problem = problem.format(**error.get("ctx", {}))
         if kind in ("unexpected_keyword_argument", "extra_forbidden"):
-            names = set(known)
-            remedy += perhaps(str(loc[-1]), names) if loc[-1] not in names else ""
-        elif kind not in ("missing", "value_error"):
+            names, name = set(known), str(loc[-1])
+            remedy += perhaps(name[:MOST_OF_A_NAME], names) if name not in names else ""
+        elif kind not in ("missing", "value_error", "too_short", "too_long"):
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)
         if fault not in seen:
             seen.add(fault)
             yield fault
+
+
+def is_short_of_faulty(error: Mapping[str, Any], errors: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a list is said to be too short that has entries, but faulty ones."""
+    loc = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(loc) and other["loc"][: len(loc)] == loc for other in errors
+    )
 
 
 def of_gpus(kind: str, loc: Steps, at: int, given: Any) -> tuple[str, Steps] | None:
@@ -112,8 +125,7 @@ def _shown(value: Any) -> str:
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return _cut(json.dumps(value, default=str), MOST_OF_A_VALUE)
 
 
 def value_at(raw: Any, loc: Steps) -> Any:
@@ -130,10 +142,14 @@ def value_at(raw: Any, loc: Steps) -> Any:
     return raw
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def _path(loc: Steps) -> str:
     """Return `jobs[3].profile.rate.v100`."""
     return "".join(
-        f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc
+        f"[{step}]" if isinstance(step, int) else f".{_cut(step, MOST_OF_A_NAME)}" for step in loc
     ).removeprefix(".")
 
 
@@ -154,9 +170,9 @@ class _Doubled(dict[str, Any]):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
+        times = Counter(name for name, _ in pairs)
         members = _Doubled(members)
-        members.keys_twice = tuple(dict.fromkeys(name for name in names if names.count(name) > 1))
+        members.keys_twice = tuple(name for name, count in times.items() if count > 1)
     return members
 
 

@@ -11,7 +11,7 @@ from .regular import read_regular
 def read_toml(path: Path) -> dict[str, Any]:
     """Return what a file says. Raises InputError where it cannot be read or is not TOML."""
     try:
-        return tomllib.loads(read_regular(path).decode())
+        return tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -12,14 +12,11 @@ from typing import Protocol, TypedDict, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..driver.reservation import Reservation
+from ..driver import Ending, Reservation, World
 from ..driver.snapshot import of_length, with_its_length
-from ..driver.state import Ending
-from ..driver.world import World
 from ..estimates.errors import NORMAL, Belief, Kind, RunTimeErrors
 from ..frozen import frozen, record
-from ..model.instance import Completed, Instance, Running
-from ..model.job import Job
+from ..model import Completed, Instance, Job, Running
 from ..objectives import parse
 from ..plugins import registry
 from ..simulate.run import Simulation, StalledError

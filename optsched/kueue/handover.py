@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..errors import InputError
 from ..files import check_instance
 from ..frozen import frozen
-from ..model.cluster import Cluster
-from ..model.instance import Instance
+from ..model import Cluster, Instance
 from ..objectives import parse, wanted
 from ..round.decide import decide
 from ..round.plan import RoundSolution

@@ -17,10 +17,7 @@ from ..control.present import LEAST_WORK_S, impatience
 from ..control.settings import MOST_PRIORITY
 from ..control.work_left import OVERRUN
 from ..frozen import frozen
-from ..model.cluster import Cluster, Node, Tier
-from ..model.instance import Instance, Running, Slot, Suspended
-from ..model.job import Job, Mode
-from ..model.profile import Profile
+from ..model import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot, Suspended, Tier
 from .objects import Flavor, Queue, Share, Workload
 
 NEVER_SAVES_S = 1e9

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..frozen import frozen
-from ..model.instance import Instance
+from ..model import Instance
 from ..objectives import Objective
 from ..round.build import build
 from ..round.plan import RoundSolution

@@ -14,9 +14,7 @@ from pkgutil import iter_modules
 
 from ..errors import InputError, perhaps
 from ..frozen import record
-from ..model.cluster import Cluster
-from ..model.instance import Instance
-from ..model.plan import Plan
+from ..model import Cluster, Instance, Plan
 from .alone import fastest_s, isolated_s
 from .costs import (
     AT_ONCE_S,

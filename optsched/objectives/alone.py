@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from ..physics.catalogue import catalogue_of
 
 

@@ -1,7 +1,6 @@
 """Finish-time fairness (Mahajan et al., Themis, NSDI 2020)."""
 
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from .alone import isolated_s
 from .costs import Linear
 from .terms import RankOfJobs

@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ..model.cluster import Steps
+from ..model import Steps
 from .costs import Numbers
 
 if TYPE_CHECKING:

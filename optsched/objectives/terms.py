@@ -12,10 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Literal, assert_never
 
 from ..errors import InputError
-from ..model.cluster import Cluster, Node
-from ..model.instance import Instance
-from ..model.job import Job, Mode
-from ..model.plan import Plan, Segment
+from ..model import Cluster, Instance, Job, Mode, Node, Plan, Segment
 from ..physics import power_w
 from .costs import JobCost, Numbers
 from .tariff import Tariff

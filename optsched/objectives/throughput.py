@@ -1,7 +1,6 @@
 """Weighted sum of normalised rates."""
 
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from .alone import fastest_s
 from .costs import Inverse
 from .terms import SumOfJobs

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..frozen import record
-from ..model.cluster import Node
+from ..model import Node
 from .problem import WHOLE, NodeClass, Request
 
 GRID = 1000

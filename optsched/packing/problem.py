@@ -9,9 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..frozen import record
-from ..model.cluster import Node
-from ..model.instance import Instance
-from ..model.job import Elastic, Job
+from ..model import Elastic, Instance, Job, Node
 
 WHOLE = 1_000_000
 """A GPU in the unit in which parts of it are counted."""

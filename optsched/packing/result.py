@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import files
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
 from .bound import upper_bound
 from .engine import Packing, allocated_at
 from .problem import WHOLE, Problem

@@ -8,9 +8,7 @@ cores, memory and GPUs left; one that failed must have fitted nowhere at that mo
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ..model.cluster import Node
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job, Node
 
 Placement = tuple[str, str | None, tuple[int, ...]]
 """A job's id, its node (None where it failed), and the GPUs of the node that it sits on."""

@@ -5,10 +5,19 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from ..model.cluster import POWER_CAP, Cluster, Node
-from ..model.instance import Instance, Placement, Running, Slot
-from ..model.job import Elastic, Job, Mode
-from ..model.profile import Profile
+from ..model import (
+    POWER_CAP,
+    Cluster,
+    Elastic,
+    Instance,
+    Job,
+    Mode,
+    Node,
+    Placement,
+    Profile,
+    Running,
+    Slot,
+)
 
 Span = Literal["node", "rack", "cluster"]
 

@@ -12,9 +12,7 @@ from math import inf
 from typing import Literal
 
 from ..frozen import record
-from ..model.cluster import Cluster, Node, Tenant, Window
-from ..model.job import Job, Mode
-from ..model.quotas import Quotas
+from ..model import Cluster, Job, Mode, Node, Quotas, Tenant, Window
 from . import Span, cpus, fits_type, memory_gib
 
 Kind = Literal["resource", "quota", "budget", "GPUs", "cores", "memory"]

@@ -7,9 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from ..frozen import frozen
-from ..model.cluster import Cluster, Node, Tenant
-from ..model.instance import Instance
-from ..model.job import Job, Mode
+from ..model import Cluster, Instance, Job, Mode, Node, Tenant
 from . import Span, crossed_uplinks, node_counts, rate
 from .capacity import Capacity, alike, asks
 from .modes import Option, base_modes, demands, room_on, spreads, undominated

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from ..model.cluster import Cluster
-from ..model.instance import Instance, Placement
-from ..model.job import Job, Mode, most_gpus
-from ..model.profile import Profile
+from ..model import Cluster, Instance, Job, Mode, Placement, Profile, most_gpus
 from . import uplinks
 
 Channel = tuple[Literal["uplink", "memory"], str]

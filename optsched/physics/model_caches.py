@@ -2,8 +2,7 @@
 
 import math
 
-from ..model.instance import Instance, Placement
-from ..model.job import Job
+from ..model import Instance, Job, Placement
 
 
 class ModelCaches:

@@ -6,9 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 from ..frozen import frozen
-from ..model.cluster import Cluster, Node
-from ..model.instance import Instance
-from ..model.job import Job, Mode
+from ..model import Cluster, Instance, Job, Mode, Node
 from ..model.value import Value
 from . import (
     Span,

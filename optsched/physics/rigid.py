@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from ..model.instance import Instance
-from ..model.job import Elastic, Job
+from ..model import Elastic, Instance, Job
 from . import interpolate
 
 

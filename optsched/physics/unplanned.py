@@ -1,7 +1,7 @@
 """Features of an instance that planners of whole horizons do not know; rounds and the simulator
 do."""
 
-from ..model.instance import Instance
+from ..model import Instance
 from .capacity import Domains
 from .catalogue import on_uplinks
 from .contention import crowded_memory

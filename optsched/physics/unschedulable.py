@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..model.cluster import POWER_CAP, Node
-from ..model.job import Job, Mode
+from ..model import POWER_CAP, Job, Mode, Node
 from ..model.value import Table
 from . import (
     Span,

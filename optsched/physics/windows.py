@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..model.cluster import Window
-from ..model.job import Job, Mode
+from ..model import Job, Mode, Window
 from . import TIME_TOLERANCE_S, hold_to_save_s, run_s, setup_s
 from .modes import Option
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model import Instance, Solution
 
 Draw = Callable[[Instance, Solution, Path], None]
 FIGURES = (".svg", ".png", ".pdf")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..frozen import record
-from ..model.instance import Instance
+from ..model import Instance
 from .lanes import Row
 
 

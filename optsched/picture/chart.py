@@ -8,9 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.job import Job
-from ..model.plan import JobPlan, Plan
+from ..model import Instance, Job, JobPlan, Plan
 from ..objectives import LATE_TOLERANCE_S
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, is_one_stay, setup_s
 from ..verify.fetches import Fetches, fetches

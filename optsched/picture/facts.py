@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.plan import Decision, JobPlan, Plan, Segment
+from ..model import Decision, Instance, JobPlan, Plan, Segment
 from ..objectives import LATE_TOLERANCE_S, parse
 from ..physics import gpus_by_type, hold_to_save_s
 from .chart import Chart, is_preempted_now, leaves

@@ -5,8 +5,7 @@ from typing import Any
 
 from ..duration import human
 from ..files import write_bytes
-from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model import Instance, Solution
 from .axis import TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import level_unit, percent, quantity

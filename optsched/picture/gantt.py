@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_text
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..model import Instance, Plan, Solution
 from .axis import NodeGroup, TimeUnit, node_groups, time_unit
 from .chart import Chart, chart
 from .facts import job_facts

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
 
-from ..model.cluster import Cluster
+from ..model import Cluster
 from .palette import GRID, INK, LATE, MUTED
 
 CONFIG = {

@@ -5,8 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.plan import Plan, Segment
+from ..model import Instance, Plan, Segment
 from ..physics import TIME_TOLERANCE_S
 
 PAST = -1

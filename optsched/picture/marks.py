@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from ..duration import human
-from ..model.instance import Instance
+from ..model import Instance
 from .axis import TimeUnit
 from .chart import Chart, Kind
 from .facts import JobFacts

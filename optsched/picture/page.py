@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from html import escape
 
 from ..duration import human
-from ..model.instance import Instance
-from ..model.plan import Solution
+from ..model import Instance, Solution
+from ..noun import number_of
 from ..objectives import SumOfJobs, parse
 from .chart import Chart
 from .facts import job_facts, level_unit, percent, quantity, totals
@@ -43,9 +43,10 @@ def _status(solution: Solution) -> str:
 def _subtitle(instance: Instance, solution: Solution) -> str:
     cluster = instance.cluster
     wall = "" if solution.wall_s is None else f" in {human(solution.wall_s)}"
-    nodes = f"{len(cluster.nodes):,} node{'s' if len(cluster.nodes) != 1 else ''}"
+    jobs = number_of(len(instance.jobs), "job")
+    nodes = number_of(len(cluster.nodes), "node")
     return (
-        f"{len(instance.jobs):,} jobs ({len(instance.running):,} running now) on {nodes}, "
+        f"{jobs} ({len(instance.running):,} running now) on {nodes}, "
         f"{gpus_by_type(cluster)} &middot; planned by <b>{escape(solution.solver)}</b>{wall} "
         f"&middot; seed {solution.seed} &middot; instance {escape(solution.instance_hash)}"
     )
@@ -74,7 +75,7 @@ def _tiles(
         overheads = f"overheads {human(sums.overhead_gpu_s)} of GPU time"
         meaning = "GPU-seconds held over capacity until the last completion"
         yield "GPU use", percent(sums.gpu_use), overheads, meaning
-    late = f"{sums.late} deadline{'s' if sums.late != 1 else ''} missed"
+    late = f"{number_of(sums.late, 'deadline')} missed"
     due = any(job.deadline_s is not None for job in instance.jobs)
     yield "preemptions", str(sums.preemptions), late if due else "", ""
 

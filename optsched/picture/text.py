@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ..duration import human
-from ..model.instance import Instance
+from ..model import Instance
+from ..noun import number_of
 from .facts import ROUNDING, percent, quantity
 
 if TYPE_CHECKING:
@@ -32,14 +33,23 @@ def as_text(parts: "Iterable[str | Table]", width: int = WIDTH, file: TextIO | N
     )
     with console.capture() as captured:
         for part in parts:
+            if isinstance(part, str):
+                part = printable_lines(part)
             console.print(part, soft_wrap=isinstance(part, str))
     return captured.get().rstrip("\n")
 
 
 def printable(text: str) -> str:
-    """Return a text without what would move a terminal's cursor: reasons may quote commands of
-    others."""
+    """Return a text without what would move a terminal's cursor: names, and reasons that quote
+    commands, are those of others."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines without what would move a terminal's cursor."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def table(
@@ -68,16 +78,15 @@ def table(
             no_wrap=bool(folded) and head not in folded,
         )
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(printable, row))
     return made
 
 
 def headline(instance: Instance) -> str:
     """Return the size of an instance in a line."""
-    return (
-        f"{instance.name}: {len(instance.jobs):,} jobs, {instance.cluster.total_gpus:,} GPUs on "
-        f"{len(instance.cluster.nodes):,} nodes, {len(instance.running):,} running now"
-    )
+    jobs, gpus = number_of(len(instance.jobs), "job"), number_of(instance.cluster.total_gpus, "GPU")
+    nodes = number_of(len(instance.cluster.nodes), "node")
+    return f"{instance.name}: {jobs}, {gpus} on {nodes}, {len(instance.running):,} running now"
 
 
 def aligned(rows: Sequence[tuple[str, str]]) -> list[str]:

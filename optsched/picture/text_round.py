@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..duration import human
-from ..model.instance import Instance
-from ..model.plan import Decision
+from ..model import Decision, Instance
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never
 from .facts import quantity
@@ -99,19 +98,19 @@ def _facts(instance: Instance, solution: "RoundSolution") -> list[tuple[str, str
 def _prices(solution: "RoundSolution") -> "Table":
     """Return what each capacity costs, those that cost something first."""
     numeric = ("there is", "used", "price of one")
-    prices = table("capacity", *numeric, numeric=numeric)
+    rows: list[tuple[str, ...]] = []
     for row in sorted(solution.prices, key=lambda row: row.price <= 0)[:MOST_PRICES]:
         price = quantity(row.price, "") if row.price > 0 else "-"
-        prices.add_row(row.name, quantity(row.capacity, ""), quantity(row.used, ""), price)
-    return prices
+        rows.append((row.name, quantity(row.capacity, ""), quantity(row.used, ""), price))
+    return table("capacity", *numeric, rows=rows, numeric=numeric)
 
 
 def _jobs(solution: "RoundSolution") -> "Table":
     """Return the first jobs, those for which something changes before the others."""
-    jobs = table("job", "now", "GPUs", "nodes", folded=("job", "nodes"))
+    rows: list[tuple[str, ...]] = []
     by_change = sorted(solution.jobs, key=lambda entry: CHANGES_FIRST.index(entry.decision))
     for entry in by_change[:MOST_JOBS]:
         gpus = "-" if entry.mode is None else gpus_text(entry.mode.gpus, entry.mode.gpu_type)
         nodes = short([slot.node for slot in entry.placement])
-        jobs.add_row(entry.id, entry.decision, gpus, nodes)
-    return jobs
+        rows.append((entry.id, entry.decision, gpus, nodes))
+    return table("job", "now", "GPUs", "nodes", rows=rows, folded=("job", "nodes"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..duration import human
+from ..noun import number_of
 from .facts import level_unit, percent
 from .text import headline, table, with_length
 
@@ -21,6 +22,8 @@ REASON_WORDS = {
 
 LOOSE = 0.3
 """From such a gap on the bound is probably most of it."""
+WORTH_A_WORD_S = 1e-3
+"""What jobs wait for less is the instant after which a failed attempt starts anew."""
 
 LOST_TO = ("preemptions", "failures", "node_losses", "out_of_memory")
 """What GPU-hours are lost to, as a summary calls it."""
@@ -67,7 +70,7 @@ def simulation_parts(simulated: "Simulated") -> "Iterator[str | Table]":
 
 def _waiting(total: dict[str, Any]) -> Iterator[str]:
     mean_s = total["waiting_s"]["mean"]
-    if not mean_s:
+    if mean_s < WORTH_A_WORD_S:
         return
     split = {name: part for name, part in total["waiting_mean_s"].items() if part}
     parts = [f"{percent(split[name] / mean_s)} {REASON_WORDS[name]}" for name in split]
@@ -75,10 +78,12 @@ def _waiting(total: dict[str, Any]) -> Iterator[str]:
 
 
 def _counts(total: dict[str, Any]) -> str:
-    parts = [f"{total['preemptions']:,} preemptions of {total['preempted_jobs']:,} jobs"]
+    of_jobs = number_of(total["preempted_jobs"], "job")
+    parts = [f"{number_of(total['preemptions'], 'preemption')} of {of_jobs}"]
     if total["failures"]:
         of_memory = total["failures_by_kind"].get("out of memory", 0)
-        parts.append(f"{total['failures']:,} failures ({of_memory:,} out of memory)")
+        failures = number_of(total["failures"], "failure")
+        parts.append(f"{failures} ({of_memory:,} out of memory)")
     in_vain = total["out_of_memory"] - total["failures_by_kind"].get("out of memory", 0)
     if in_vain:
         parts.append(f"{in_vain:,} starts beside others out of memory")

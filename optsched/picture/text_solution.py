@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..duration import human
-from ..model.instance import Instance
-from ..model.plan import Decision, Plan, Solution
+from ..model import Decision, Instance, Plan, Solution
 from .chart import chart
 from .facts import job_facts, level_unit, percent, totals
 from .text import (
@@ -89,10 +88,9 @@ def _jobs(instance: Instance, plan: Plan, wide: bool) -> "Table":
     """Return the first jobs by start; how often each is preempted where there is room for it."""
     heads = ["job", "now", "starts", "ends", "GPUs", "nodes", "waiting"] + ["preempted"] * wide
     numeric = ("starts", "ends", "waiting", "preempted")
-    jobs = table(*heads, numeric=numeric, folded=("job", "nodes"))
     facts = [job_facts(instance, entry) for entry in plan.jobs]
-    for job in sorted(facts, key=lambda job: job.start_s)[:MOST_JOBS]:
-        jobs.add_row(
+    rows = (
+        (
             job.id,
             job.decision,
             human(job.start_s),
@@ -102,4 +100,6 @@ def _jobs(instance: Instance, plan: Plan, wide: bool) -> "Table":
             human(job.waiting_s),
             *[str(job.preempted or "-")] * wide,
         )
-    return jobs
+        for job in sorted(facts, key=lambda job: job.start_s)[:MOST_JOBS]
+    )
+    return table(*heads, rows=rows, numeric=numeric, folded=("job", "nodes"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ..frozen import frozen
 
 if TYPE_CHECKING:
-    from ..driver.world import World
+    from ..driver import World
 
 Sureness = Literal["verified", "derived", "reconstructed"]
 

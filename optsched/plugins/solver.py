@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 from ..frozen import frozen
-from ..model.instance import Instance
-from ..model.plan import Plan
+from ..model import Instance, Plan
 from ..objectives import Objective
 
 Guarantee = Literal["exact", "bound", "none"]

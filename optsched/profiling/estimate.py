@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..estimates.commands import similar
-from ..model.profile import Profile, Sharing
+from ..model import Profile, Sharing
 from .likeness import program
 from .store import Stored
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model.profile import Profile, Sharing
+from ..model import Profile, Sharing
 from .measured import Measured
 
 LATEST = 5

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ..files import plain
 from ..frozen import frozen
-from ..model.profile import Profile
+from ..model import Profile
 from .cores import CoreSweep
 from .learn import learned
 from .measured import Measured

@@ -19,7 +19,7 @@ from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
 from ..executors.orders import told, told_on_node
 from ..executors.supervision.processes import alive, identity, marked, send
 from ..frozen import frozen
-from ..model.instance import Slot
+from ..model import Slot
 from .gpus import Gpus, GpuSample
 from .host import HostSample, end_group, sample
 from .reports import HOOK, HookReport, read_hook, steps_of_hook
@@ -95,6 +95,8 @@ def run(
     """Run the command once; `scratch` is an empty folder for what is reported. Where `until_steps`
     is given it is asked to stop after so many already. Nothing of it is left when this returns or
     raises. Raises InputError where it cannot be started."""
+    import psutil  # before it starts, as that takes a while
+
     reported, output = scratch / "progress.json", scratch / "output"
     hook = scratch / "hook"
     hook.mkdir()
@@ -106,7 +108,8 @@ def run(
     watched = Watched(started_s=started_s)
     try:
         with _ended(process.pid) as ended:
-            _watch(setting, process, ended, watched, reported, hook, offset_s, until_steps)
+            root = psutil.Process(process.pid)
+            _watch(setting, root, ended, watched, reported, hook, offset_s, until_steps)
     finally:
         end_group(process.pid)
         process.wait()
@@ -121,7 +124,7 @@ def run(
 
 def _watch(
     setting: Setting,
-    process: "subprocess.Popen[bytes]",
+    root: Any,
     ended: Any,
     watched: Watched,
     reported: Path,
@@ -129,9 +132,7 @@ def _watch(
     offset_s: float,
     until_steps: int | None,
 ) -> None:
-    import psutil
-
-    root, report = psutil.Process(process.pid), Report(reported)
+    report = Report(reported)
     deadline_s, sample_at_s = watched.started_s + setting.for_s, watched.started_s
     latest: Progress | None = None
     steps = 0
@@ -162,10 +163,10 @@ def _watch(
             if now_s >= deadline_s or (until_steps is not None and steps >= until_steps):
                 watched.asked_s, deadline_s = now_s, now_s + setting.grace_s
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
+                    os.killpg(root.pid, signal.SIGTERM)
         elif now_s >= deadline_s and not watched.killed:
             watched.killed = True
-            end_group(process.pid)
+            end_group(root.pid)
 
 
 def _environment(

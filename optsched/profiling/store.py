@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError
-from ..files import adapter, parse_file, plain, read_bytes, write_text
+from ..files import Line, adapter, listed_rows, parse_file, plain, read_bytes, write_text
 from ..frozen import frozen
-from ..model.profile import Profile
+from ..model import Profile
 from ..model.quantity import PositiveCount
 from .learn import learned
 from .measured import Measured
@@ -213,16 +213,15 @@ def dump_stored(stored: Stored) -> str:
     """Return the file's text: the present profile over several lines, to be edited; each version
     and run on one."""
     shown: dict[str, Any] = {"format": STORE_FORMAT, **plain(stored)}
-    shown["versions"] = [json.dumps(version) for version in shown.get("versions", [])]
-    shown["runs"] = [dump_run(run) for run in stored.runs]
+    shown["versions"] = shown.get("versions", [])
+    shown["runs"] = [Line(dump_run(run)) for run in stored.runs]
     rows = []
     for key, value in shown.items():
         if key in ("versions", "runs"):
-            inner = ",\n".join("    " + line for line in value)
-            rows.append(f'  "{key}": [\n{inner}\n  ]' if value else f'  "{key}": []')
+            text = listed_rows(value, "    ")
         else:
             text = json.dumps(value, indent=2).replace("\n", "\n  ")
-            rows.append(f"  {json.dumps(key)}: {text}")
+        rows.append(f"  {json.dumps(key)}: {text}")
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 

@@ -90,6 +90,7 @@ def build(
         jobs=tuple(facts.jobs),
         never=tuple(facts.never),
         running=tuple(facts.running),
+        waits=facts.waits,
         must=facts.must,
         depth=facts.depth,
         options=options,

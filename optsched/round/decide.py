@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,6 @@ ROUNDING = 1e-9
 """A bound that is below a verified round by more than this fraction is wrong."""
 LEAST_S = 1e-3
 """No tier has less time, however late it is."""
-NOTHING: Mapping[str, JobRound] = {}
-"""What was decided before the first round."""
 TIGHT_S = 3e-5
 """With less budget than this for each job, the plan that changes nothing is made first of all."""
 
@@ -66,15 +65,13 @@ def no_collection() -> Iterator[None]:
 @dataclass(slots=True)
 class _Best:
     """The best packing and the best bound so far; `packings` are each better than the
-    one before, of all jobs or of the `few`. `others` is what was decided before, `last` in the
-    round before; `given` is the instance with what windows take, which the verifier finds out by
-    itself."""
+    one before, of all jobs or of the `few`. `others` is what was decided before; `given` is the
+    instance with what windows take, which the verifier finds out by itself."""
 
     instance: Instance
     given: Instance
     blocked: Sequence[Placement]
     others: Mapping[str, JobRound] = field(default_factory=dict)
-    last: Mapping[str, JobRound] = field(default_factory=dict)
     few: frozenset[str] | None = None
     packings: list[tuple[float, Packing]] = field(default_factory=list)
     packing: Packing | None = None
@@ -121,7 +118,7 @@ class _Best:
     def _whole(self, packing: Packing) -> tuple[JobRound, ...]:
         """Return the decisions of a packing and, where it is not of all jobs, those of `others` and
         that what is left stays as it is, in the order of the instance."""
-        decided = {entry.id: entry for entry in job_rounds(packing, self.instance, self.last)}
+        decided = {entry.id: entry for entry in job_rounds(packing, self.instance)}
         if self.few is not None or packing.model.instance is not self.instance:
             left = {} if self.few is None else dict.fromkeys(self.few - self.others.keys())
             others = self._standing().items()
@@ -214,11 +211,10 @@ def decide(
         blocked=blocked,
         reserved=reserved,
         prices={} if last is None else {row.name: row.price for row in last.prices},
-        last={} if last is None else {entry.id: entry for entry in last.jobs},
     )
     tiers = Tiers(instance, keep, unless_higher)
     if tiers.is_one:
-        best = _Best(instance, whole, blocked, last=task.last)
+        best = _Best(instance, whole, blocked)
         outcomes = [task.decide(best, instance, keep, started_s, budget_s)]
     else:
         outcomes = _tier_by_tier(task, tiers, reserved_rank, started_s + budget_s)
@@ -323,7 +319,6 @@ class _Task:
     blocked: Sequence[Placement]
     reserved: Sequence[tuple[Placement, float]]
     prices: dict[str, float]
-    last: dict[str, JobRound]
 
     def decide(
         self,
@@ -395,7 +390,7 @@ def _tier_by_tier(
     while (part := tiers.next()) is not None:
         started_s = time.monotonic()
         outcome = task.decide(
-            _Best(task.instance, task.given, task.blocked, part.decided, task.last),
+            _Best(task.instance, task.given, task.blocked, part.decided),
             part.instance,
             part.keep,
             started_s,
@@ -450,46 +445,39 @@ def _solve(solver: RoundSolver, request: RoundRequest) -> str | None:
     return None
 
 
-def job_rounds(
-    packing: Packing, instance: Instance | None = None, last: Mapping[str, JobRound] = NOTHING
-) -> tuple[JobRound, ...]:
+def job_rounds(packing: Packing, instance: Instance | None = None) -> tuple[JobRound, ...]:
     """Return the decisions of a packing, in the order of the model's jobs, as they are in an
-    instance that has these jobs and others. Those that are as in the `last` round are the same
-    objects."""
+    instance that has these jobs and others. Those to wait or to go on are the same objects in each
+    round."""
     model = packing.model
     instance = model.instance if instance is None else instance
-    count, holds = len(model.patterns.fresh), model.patterns.holds
+    chosen, options, kept = packing.chosen, model.options, model.patterns.kept
     partner = packing.guest | {guest: host for host, guest in packing.guest.items()}
-    pattern = np.where(packing.chosen < 0, NO_OPTION, model.options.pattern[packing.chosen])
-    names = [job.id for job in model.jobs]
-    rounds = []
-    each = pattern.tolist(), map(instance.running_job.get, names), map(last.get, names)
-    for j, (p, entry, said) in enumerate(zip(*each, strict=True)):
-        if entry is None:
-            if p < 0 and said is not None and said.decision == "wait":
-                rounds.append(said)
-                continue
-        elif (
-            p >= count
-            and said is not None
-            and said.decision == "continue"
-            and said.mode is entry.mode is holds[p - count].mode
-            and said.placement is entry.placement is holds[p - count].placement
-            and said.mode.share_with is None
-            and j not in partner
-        ):
-            rounds.append(said)
-            continue
-        rounds.append(_job_round(packing, instance, j, p, partner.get(j), said))
+    goes_on = chosen[kept] == options.first[kept]
+    changes = chosen >= 0
+    changes[kept] = ~goes_on
+    changes[[*partner]] = True
+    if model.instance is not instance:
+        own, all_of = model.instance.running_job, instance.running_job
+        differs = [own.get(job.id) is not all_of.get(job.id) for job in model.jobs]
+        changes |= np.array(differs, dtype=bool)
+    rounds = [*model.waits]
+    holds = compress(model.patterns.holds, goes_on)
+    for j, hold in zip(kept[goes_on].tolist(), holds, strict=True):
+        if hold.goes_on is None:
+            changes[j] = True
+        else:
+            rounds[j] = hold.goes_on
+    for j in np.flatnonzero(changes).tolist():
+        rounds[j] = _job_round(packing, instance, j, partner.get(j))
     return tuple(rounds)
 
 
-def _job_round(
-    packing: Packing, instance: Instance, j: int, p: int, partner: int | None, last: JobRound | None
-) -> JobRound:
-    """Return the decision of a job that takes a pattern, beside a `partner`; the `last` one where
-    it is the same."""
+def _job_round(packing: Packing, instance: Instance, j: int, partner: int | None) -> JobRound:
+    """Return the decision of a job, beside a `partner`."""
     model, count = packing.model, len(packing.model.patterns.fresh)
+    option = packing.chosen[j]
+    p = NO_OPTION if option < 0 else int(model.options.pattern[option])
     mode: Mode | None = None
     placement: Placement = ()
     if 0 <= p < count:
@@ -502,9 +490,6 @@ def _job_round(
             mode = replace(mode, share_with=name)
     name = model.jobs[j].id
     said = decision(instance, name, mode, placement)
-    same = last is not None and last.decision == said
-    if last is not None and same and last.mode is mode and last.placement is placement:
-        return last
     return JobRound(id=name, decision=said, mode=mode, placement=placement)
 
 

@@ -22,7 +22,7 @@ from ..physics.contention import planned_uplinks_gbps
 from .deadline import Deadline
 from .held import SLACK, Hold
 from .known import Book, Known, traits_of
-from .model import is_second
+from .model import Bools, is_second
 from .patterns import NOTHING, Alternatives, needs_of, node_classes
 from .windows import Openings
 
@@ -35,7 +35,8 @@ costs it; less long where its size may change, as each job that comes or ends ch
 
 class Facts:
     """The active `jobs` in the order of the instance, and the `alternatives` of each on the node
-    `classes`; `never` are those that could run but for what they ask.
+    `classes`; `never` are those that could run but for what they ask, and `waits` says of each job
+    that it goes on waiting.
 
     `kept` are the positions of the running ones, `holds` what these have. `save_s` is how long a
     preempted job holds its GPUs, `load_s` start-up (and restore, for one that ran before), `lost_s`
@@ -65,6 +66,7 @@ class Facts:
         self._known: list[Known]
         self._find_active(keep, around)
         self.jobs = [known.job for known in self._known]
+        self.waits = tuple([known.waits for known in self._known])
         count = len(self.jobs)
         runs = np.fromiter((entry is not None for entry in self.running), dtype=bool, count=count)
         self.kept = np.flatnonzero(runs)
@@ -76,8 +78,8 @@ class Facts:
         if give_way:
             self.depth[:] = [give_way.get(job.id, 0) for job in self.jobs]
         traits = traits_of(self._known)
-        self.remaining_s, self.load_s, reload_s, save_s, elastic, self.weight = traits
-        self.elastic = elastic != 0
+        self.remaining_s, self.load_s, reload_s, save_s, self.weight = traits[:5]
+        self.elastic, may_leave, saves = traits[5:] != 0
         self.load_s[self.kept] = reload_s[self.kept]
         for entry in instance.suspended:
             j = self.position.get(entry.job)
@@ -85,7 +87,7 @@ class Facts:
                 self.load_s[j], self.remaining_s[j] = reload_s[j], entry.remaining_s
         self.save_s[self.kept] = save_s[self.kept]
         self.holds: list[Hold] = []
-        self._read_running(keep)
+        self._read_running(keep, may_leave, saves)
         self.cost_s = self.save_s + self.load_s + self.lost_s
         settle = np.where(self.elastic, ELASTIC_SETTLE, SETTLE)
         unsettled = self.peace_s < settle * self.cost_s - TIME_TOLERANCE_S
@@ -178,29 +180,33 @@ class Facts:
         self.running = [*compress(self.running, able)]
         self.alternatives = [*compress(self.alternatives, able)]
 
-    def _read_running(self, keep: Collection[str]) -> None:
-        """Read what running jobs have done and what preempting them would cost."""
-        instance, must = self.instance, list[bool]()
-        kept = self.kept.tolist()
+    def _read_running(self, keep: Collection[str], may_leave: Bools, saves: Bools) -> None:
+        """Read what running jobs have done and what preempting them would cost; who `may_leave` has
+        no rule against it, and who `saves` loses what came after."""
+        instance, now_s, kept = self.instance, self.instance.now_s, self.kept
         entries = [entry for entry in self.running if entry is not None]
-        for turn, (j, entry) in enumerate(zip(kept, entries, strict=True)):
+        every = compress(self._known, self.running)
+        for turn, (known, entry) in enumerate(zip(every, entries, strict=True)):
             if turn % LOOKS_EVERY == 0:
                 self.deadline.check()
-            known = self._known[j]
-            if known.saves:
-                self.lost_s[j] = lost_s(known.job, unsaved_s(entry, instance.now_s))
-                left_s = remaining_after_preemption_s(instance, entry)
-                self.lost_work_s[j] = left_s - entry.remaining_s
-            gives_way = entry.job in self._give_way
-            if entry.preemptions and not gives_way:
-                self.peace_s[j] = instance.now_s - entry.started_s
-            bound = not (self.alternatives[j].patterns or gives_way) or entry.job in keep
-            must.append(bound or not (known.may_leave or may_preempt(instance, entry)))
             self.holds.append(known.holding(instance, entry))
-        self.must[self.kept] = must
-        self.remaining_s[self.kept] = [entry.remaining_s for entry in entries]
-        self.setup_left_s[self.kept] = [entry.setup_s for entry in entries]
-        self.rate[self.kept] = [hold.rate for hold in self.holds]
+        self.remaining_s[kept] = [entry.remaining_s for entry in entries]
+        self.setup_left_s[kept] = [entry.setup_s for entry in entries]
+        self.rate[kept] = [hold.rate for hold in self.holds]
+        for j in kept[saves[kept]].tolist():
+            entry = self.entry(j)
+            self.lost_s[j] = lost_s(self.jobs[j], unsaved_s(entry, now_s))
+            left_s = remaining_after_preemption_s(instance, entry)
+            self.lost_work_s[j] = left_s - entry.remaining_s
+        returned = np.array([entry.preemptions > 0 for entry in entries], dtype=bool)
+        peaceful = kept[returned & (self.depth[kept] == 0)]
+        self.peace_s[peaceful] = [now_s - self.entry(j).started_s for j in peaceful.tolist()]
+        fixed = np.array([not self.alternatives[j].patterns for j in kept.tolist()], dtype=bool)
+        self.must[kept] = fixed & (self.depth[kept] == 0)
+        if keep:
+            self.must[kept] |= np.array([entry.job in keep for entry in entries], dtype=bool)
+        for j in kept[~may_leave[kept] & ~self.must[kept]].tolist():
+            self.must[j] = not may_preempt(instance, self.entry(j))
 
     def entry(self, j: int) -> Running:
         """Return what running job `j` holds."""

@@ -2,21 +2,23 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frozen import entity
 from ..model.cluster import Cluster
 from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
 from ..physics import memory_gib
 from ..physics.capacity import Domains
+from ..physics.catalogue import catalogue_of
 from ..physics.contention import planned_uplinks_gbps
 from .model import Bools, Floats, Ints, Kind, is_second
+from .plan import JobRound
 
 SLACK = 1e-7
 """Relative excess of a fractional amount that is taken for rounding."""
@@ -25,10 +27,11 @@ Part = tuple[int, int, int, float]
 """(node, GPUs, cores, memory in GiB) of one job on one node."""
 
 
-@dataclass(frozen=True, eq=False)
+@entity
 class Hold:
     """The holding of a running job, or an option on such GPUs, as `parts` of nodes. `partner` is
-    the position of an active job.
+    the position of an active job, `goes_on` the decision that a running job goes on as it is,
+    `numbers` the parts one after the other.
 
     KEEP: go on at `rate`. BESIDE: start on the GPUs of the running job `partner`, which goes on at
     `partner_rate`. ALONE: of two that share GPUs the second one stays (the first is `partner`, and
@@ -42,11 +45,11 @@ class Hold:
     parts: tuple[Part, ...]
     partner: int = -1
     partner_rate: float = 0.0
+    goes_on: JobRound | None = None
+    numbers: bytes = field(init=False)
 
-    @cached_property
-    def numbers(self) -> bytes:
-        """Return the parts one after the other."""
-        return _numbers(self.parts)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numbers", _numbers(self.parts))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -113,7 +116,7 @@ def held_by(
     saved (`blocked`) and those `around` hold is taken off the room."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
     taken = [(order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)]
-    domains = Domains(instance.cluster, planned_uplinks_gbps(instance), SLACK)
+    domains = _empty(instance)
     for job, entry in around:
         own = parts_of(instance.cluster, job, entry.mode, entry.placement, is_second(entry))
         domains.take(domains.ties(job), [n for n, *_ in own])
@@ -153,6 +156,15 @@ def held_by(
         taken_cpus=taken_cpus,
         taken_gib=taken_gib,
     )
+
+
+def _empty(instance: Instance) -> Domains:
+    """Return the racks with nothing in them, derived once where uplinks are the cluster's own."""
+    cluster, uplinks_gbps = instance.cluster, planned_uplinks_gbps(instance)
+    if uplinks_gbps is not cluster.rack_uplink_gbps:
+        return Domains(cluster, uplinks_gbps, SLACK)
+    empty = catalogue_of(instance).once("racks", lambda: Domains(cluster, uplinks_gbps, SLACK))
+    return empty.copy()
 
 
 def parts_of(

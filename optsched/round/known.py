@@ -16,19 +16,20 @@ from .deadline import Deadline
 from .held import Hold, parts_of
 from .model import Floats, Kind, is_second
 from .patterns import Alternatives, Needs, alternatives_of
+from .plan import JobRound, going_on
 
 KEPT_ROUNDS = 64
 """A job is forgotten after so many rounds without it, or twice as many."""
-TRAITS = 6
+TRAITS = 8
 """Numbers that are known of a job (see `_traits`)."""
 
 
 @dataclass(slots=True, eq=False)
 class Known:
     """A job, what it could do on the empty cluster with node classes by `needs`, its `traits` as
-    bytes, and its `order` among equal jobs. `can_run` says that it could do anything, `may_leave`
-    that no rule of its own ever forbids its preemption, `saves` that it saves its state while it
-    runs. `hold` is what it held when it ran last, `stamp` that of the last round with it."""
+    bytes, and its `order` among equal jobs. `can_run` says that it could do anything. `hold` is
+    what it held when it ran last, `waits` that it goes on waiting, `stamp` that of the last round
+    with it."""
 
     job: Job
     needs: Needs | None
@@ -36,8 +37,7 @@ class Known:
     order: tuple[float, str]
     traits: bytes
     can_run: bool
-    may_leave: bool
-    saves: bool
+    waits: JobRound
     hold: Hold | None = None
     stamp: object = None
 
@@ -47,7 +47,8 @@ class Known:
         if hold is None or mode is not hold.mode or entry.placement is not hold.placement:
             parts = parts_of(instance.cluster, self.job, mode, entry.placement, is_second(entry))
             rate = placed_rate(instance, self.job, mode, entry.placement)
-            hold = Hold(Kind.KEEP, mode, entry.placement, rate, parts)
+            goes_on = going_on(entry) if mode.share_with is None else None
+            hold = Hold(Kind.KEEP, mode, entry.placement, rate, parts, goes_on=goes_on)
             # beside another job the rate depends on that one too
             self.hold = None if mode.share_with is not None or mode.shared_gpus else hold
         return hold
@@ -111,15 +112,17 @@ class Book:
             first_come(job),
             _traits(job),
             bool(alternatives.patterns),
-            may_always_preempt(job),
-            job.profile.checkpoint_every_s is not None,
+            JobRound(id=job.id, decision="wait"),
         )
 
 
 def _traits(job: Job) -> bytes:
     """Return as numbers what follows from a job alone: its work, the seconds of a start, those of
-    one after it ran before, those for which it holds its GPUs when preempted, whether it may choose
-    its size, and its weight."""
-    save_s, elastic = hold_to_save_s(job), is_elastic(job)
-    numbers = job.work_s, setup_s(job, False), setup_s(job, True), save_s, elastic, job.weight
+    one after it ran before, those for which it holds its GPUs when preempted, its weight, whether
+    it may choose its size, whether no rule of its own ever forbids its preemption, and whether it
+    saves its state while it runs."""
+    begins_s, comes_back_s, save_s = setup_s(job, False), setup_s(job, True), hold_to_save_s(job)
+    leaves, saves = may_always_preempt(job), job.profile.checkpoint_every_s is not None
+    does = is_elastic(job), leaves, saves
+    numbers = job.work_s, begins_s, comes_back_s, save_s, job.weight, *does
     return array("d", numbers).tobytes()

@@ -15,6 +15,7 @@ from ..model.instance import Instance, Placement, Running
 from ..model.job import Job, Mode
 from ..objectives import Objective
 from .patterns import Columns, NodeClass, Pattern
+from .plan import JobRound
 
 if TYPE_CHECKING:
     from .held import Held, Hold
@@ -194,9 +195,9 @@ class RoundModel:
     that can never run. Capacities are those of the whole cluster less what `blocked` holds.
     `reserved` places go, on real nodes, only to options that complete within the seconds beside
     them. Of jobs of some `depth` only running ones are among them, which give way to those of depth
-    0. Every set of choices that fits on real nodes satisfies the rows; the other way round holds
-    for gangs of powers of two on one node. `held` is what running jobs and pinned options hold of
-    each node.
+    0. `waits` says of each job that it goes on waiting. Every set of choices that fits on real
+    nodes satisfies the rows; the other way round holds for gangs of powers of two on one node.
+    `held` is what running jobs and pinned options hold of each node.
     """
 
     instance: Instance
@@ -208,6 +209,7 @@ class RoundModel:
     jobs: tuple[Job, ...]
     never: tuple[Job, ...]
     running: tuple[Running | None, ...]
+    waits: tuple[JobRound, ...]
     must: Bools
     depth: Ints
     options: Options

@@ -34,7 +34,7 @@ def swap_costs(
         ],
         axis=1,
     )
-    states = [np.unique(left[list(kind.nodes)], axis=0) for kind in classes]
+    states = [_distinct(left[list(kind.nodes)]) for kind in classes]
     free = [int(left[list(kind.nodes), 0].sum()) for kind in classes]
     members = {mask: [kind.number for kind in classes if kind.bit & mask] for mask in table.masks}
 
@@ -50,3 +50,11 @@ def swap_costs(
         return 0.0 if fits or not held_gpus else sum(total[c] for c in members[mask]) / held_gpus
 
     return np.array([seconds(key) for key in table.key], dtype=float)
+
+
+def _distinct(rows: Floats) -> Floats:
+    """Return the rows of which no two are equal."""
+    rows = rows[np.lexsort(rows.T)]
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return rows[first]

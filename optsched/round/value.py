@@ -138,14 +138,13 @@ class Valuation:
 
     def _term(self, term: Term, idle: float) -> Floats:
         job, pace = self.options.job, self.pace
-        least = idle * (_floored(self.weight) / (float(self.weight.mean()) or 1.0))[job] * pace
         match term:
             case Usage():
                 used, later, saved_per_s = self._used(term)
                 most = np.maximum.reduceat(used, self.options.first[:-1])
                 spared = np.minimum(most[job], later) - used
                 spared[np.abs(spared) < SAME * most[job]] = 0.0
-                worth = pace * spared + least * (float(used.mean()) or 1.0)
+                worth = pace * spared + self._least(idle) * (float(used.mean()) or 1.0)
                 return np.where(spared < 0, -pace * saved_per_s, worth)
             case SumOfJobs() if term.shape is Linear:
                 return _floored(self._urgency(term))[job] * np.where(
@@ -153,13 +152,18 @@ class Valuation:
                 )
             case SumOfJobs():
                 urgency = self._urgency(term)
-                return urgency[job] * pace + (float(urgency.mean()) or 1.0) * least
+                return urgency[job] * pace + (float(urgency.mean()) or 1.0) * self._least(idle)
             case RankOfJobs():
                 urgency = self._urgency(term)
                 scale = (float(urgency.mean()) or 1.0) * self.round_s
-                return (urgency * self.best_s)[job] * pace + scale * least
+                return (urgency * self.best_s)[job] * pace + scale * self._least(idle)
             case _:
                 assert_never(term)
+
+    def _least(self, idle: float) -> Floats:
+        """Return what running at all counts where a term sees no worth in it."""
+        weight = _floored(self.weight) / (float(self.weight.mean()) or 1.0)
+        return np.asarray(idle * weight[self.options.job] * self.pace)
 
     def _with_second_best(self) -> Floats:
         """Return D / T of each option, at least that of the job's best option less what the option

@@ -50,7 +50,7 @@ def verify_round(
         for entry in _anew(instance, jobs):
             violations.extend(_job(instance, entry))
     if not violations:
-        for running in instance.running:
+        for running in () if instance.running_job.keys() <= seen else instance.running:
             if running.job not in seen and not may_preempt(instance, running):
                 violations.append(
                     Violation("preemption", f"job {running.job} may not be preempted", running.job)
@@ -67,7 +67,8 @@ def verify_round(
 
 def _misnamed(instance: Instance, jobs: Sequence[JobRound], seen: Set[str]) -> Iterator[Violation]:
     """Check that each job is one of the instance and decided once."""
-    for name in sorted(seen - instance.job.keys()):
+    strangers = () if seen <= instance.job.keys() else seen - instance.job.keys()
+    for name in sorted(strangers):
         yield Violation("unknown job", f"job {name} is not in the instance", name)
     if len(seen) < len(jobs):
         for name, times in Counter(entry.id for entry in jobs).items():
@@ -111,12 +112,13 @@ def _together(
 ) -> list[tuple[Callable[[Instance, Plan], Iterator[Violation]], Sequence[JobRound]]]:
     """Return the plan verifier's checks of what jobs do to each other, other than on single nodes,
     each with those jobs that could break it."""
-    modes = {id(mode): mode for entry in holding if (mode := entry.mode) is not None}.values()
-    uplinks = bool(instance.cluster.rack_uplink_gbps)
+    held = [mode for entry in holding if (mode := entry.mode) is not None]
+    modes = dict(zip(map(id, held), held, strict=True)).values()
+    gangs = holding if instance.cluster.rack_uplink_gbps else ()
     checks = (
         (sharing, holding if any(mode.share_with is not None for mode in modes) else ()),
         (resources, holding if any(mode.resources for mode in modes) else ()),
-        (rack_uplinks, [own for own in holding if uplinks and len(own.placement) > 1]),
+        (rack_uplinks, [own for own in gangs if len(own.placement) > 1]),
         (quotas, holding if instance.tenants else ()),
         (neighbours, holding if minds_neighbours(instance) else ()),
         (budgets, holding if any(mode.budgets for mode in modes) else ()),

@@ -11,7 +11,7 @@ from typing import Any
 from .. import files
 from ..errors import InputError
 from ..files.columns import columns_csv, columns_parquet
-from ..model.plan import Solution
+from ..model import Solution
 from .metrics import Metrics
 from .metrics.table import TEXTS, columns
 from .record import Record

@@ -1,7 +1,7 @@
 """A policy as a solver: its plan is what simulating it gives."""
 
 from ..errors import OptschedError
-from ..model.instance import Instance
+from ..model import Instance
 from ..objectives import Objective
 from ..plugins import registry
 from ..plugins.solver import Guarantee, Report, Request

@@ -8,12 +8,9 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..driver.state import Ending
+from ..driver import Ending
 from ..frozen import entity
-from ..model.cluster import Cluster
-from ..model.instance import Instance, Placement
-from ..model.job import Mode
-from ..model.plan import Decision, Incident, JobPlan, Plan, Segment
+from ..model import Cluster, Decision, Incident, Instance, JobPlan, Mode, Placement, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type
 from ..verify import decision_now
 

@@ -11,9 +11,7 @@ from dataclasses import replace
 from ..duration import LONGEST_S
 from ..errors import InputError, OptschedError
 from ..estimates import Estimates
-from ..model.instance import Instance
-from ..model.plan import Plan
-from ..model.shares import Shares
+from ..model import Instance, Plan, Shares
 from ..physics import TIME_TOLERANCE_S
 from ..plugins.policy import Policy
 from .record import Record

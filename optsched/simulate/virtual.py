@@ -3,10 +3,10 @@
 import math
 from dataclasses import replace
 
+from ..driver import Ending, World
 from ..driver.shares import MOST_WEIGHT, DecayedUse, account_of, factors
-from ..driver.state import COMPLETED, FAILED, GOES_ON, NODE_LOST, OUT_OF_MEMORY, Ending, JobState
-from ..driver.world import World
-from ..model.shares import Use
+from ..driver.state import COMPLETED, FAILED, GOES_ON, NODE_LOST, OUT_OF_MEMORY, JobState
+from ..model import Use
 from .events import Event, Events, Kind, first_round_s
 from .record import Rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import api, files
-from ..driver.view import PolicyError
+from ..driver import PolicyError
 from ..engine.trace import Trace
 from ..errors import InputError
 from ..objectives import level_name, parse

@@ -25,6 +25,9 @@ ANSWERS = ("simulate", "solve", "bound", "round", "pack")
 DATA = "data"
 """The parameter that stands for the folder of public data: OPTSCHED_DATA, else ../shared/data."""
 
+MOST_GIB = 1e6
+"""No machine has as much memory."""
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+:-]*$", max_length=80)]
 Scalar = str | int | float | bool
 Settings = tuple[tuple[str, Scalar], ...]
@@ -147,7 +150,7 @@ class Study(Part):
     reading: str | None = None
     seeds: tuple[int, ...] = (0,)
     time_limit: Annotated[str, AfterValidator(_duration)] = "10m"
-    memory_gib: Annotated[float, Field(gt=0)] = 4.0
+    memory_gib: Annotated[float, Field(gt=0, le=MOST_GIB)] = 4.0
     plans: bool = False
     parameters: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], tuple[Scalar, ...]] = {}
     across: tuple[Across, ...] = ()

@@ -33,7 +33,7 @@ from optsched.executors.base import (
     Shells,
 )
 from optsched.executors.supervision import processes
-from optsched.model.instance import Slot
+from optsched.model import Slot
 
 PATIENCE_S = 120.0
 COUNTING_JOB = str(Path(__file__).with_name("counting_job.py"))

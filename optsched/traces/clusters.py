@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
-from ..model.cluster import Cluster, Node
+from ..model import Cluster, Node
 
 GPU_MEMORY_GIB = {
     "a100": 80.0,

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from ..errors import InputError
 from ..frozen import frozen
-from ..model.instance import Instance
+from ..model import Instance
 from ..plugins.options import Flag, PluginOptions, declared_by
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from ..errors import InputError
-from ..model.instance import Completed, Instance
-from ..model.job import first_come
+from ..model import Completed, Instance, first_come
 
 
 def with_past(instance: Instance, jobs: int) -> Instance:

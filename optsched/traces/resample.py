@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from ..errors import InputError
-from ..model.instance import Failure, Instance
+from ..model import Failure, Instance
 
 
 def resampled(instance: Instance, seed: int, jobs: int | None = None) -> Instance:

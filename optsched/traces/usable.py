@@ -11,10 +11,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..frozen import record
-from ..model.cluster import Cluster, Tenant
-from ..model.instance import Failure, Instance
-from ..model.job import Job
-from ..model.profile import UNMEASURED, Profile
+from ..model import UNMEASURED, Cluster, Failure, Instance, Job, Profile, Tenant
 from .imported import Imported
 from .tables.dates import given_s
 

@@ -5,8 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..model.instance import Instance
-from ..model.plan import JobPlan, Plan, Segment
+from ..model import Instance, JobPlan, Plan, Segment
 from ..objectives import Objective, values
 from .capacity import budgets, neighbours, node_capacity, quotas, rack_uplinks, resources, sharing
 from .contention import Crowding

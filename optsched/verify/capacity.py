@@ -5,10 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from ..model.cluster import Tenant
-from ..model.instance import Instance, Slot
-from ..model.job import Job, Mode
-from ..model.plan import JobPlan, Plan, Segment
+from ..model import Instance, Job, JobPlan, Mode, Plan, Segment, Slot, Tenant
 from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, gpu_memory_gib, memory_gib, uplinks
 from .progress import fills_memory_s, goes_on_at_once
 from .violation import Violation, broken

@@ -4,9 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import pairwise
 
-from ..model.instance import Instance
-from ..model.job import Job
-from ..model.plan import Plan, Segment
+from ..model import Instance, Job, Plan, Segment
 from ..physics.contention import Channel, channel_gbps, channel_loads, may_contend, slowdown
 
 Piece = tuple[float, float]

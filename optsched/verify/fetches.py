@@ -5,9 +5,7 @@ import math
 from itertools import groupby
 from operator import itemgetter
 
-from ..model.instance import Instance, Placement
-from ..model.job import Job
-from ..model.plan import Plan
+from ..model import Instance, Job, Placement, Plan
 
 Held = dict[str, list[tuple[str, float]]]
 """The models in the cache of each node, with their GiB, the one used longest ago first."""

@@ -4,9 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from ..model.instance import Instance, Running
-from ..model.job import Job
-from ..model.plan import Decision, JobPlan, Segment
+from ..model import Decision, Instance, Job, JobPlan, Running, Segment
 from ..physics import (
     TIME_TOLERANCE_S,
     hold_to_save_s,

@@ -3,10 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from ..model.cluster import Node
-from ..model.instance import Instance, Placement, Running, Slot
-from ..model.job import Elastic, Job, Mode
-from ..model.plan import Segment
+from ..model import Elastic, Instance, Job, Mode, Node, Placement, Running, Segment, Slot
 from ..physics import (
     TIME_TOLERANCE_S,
     core_levels,

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from ..model.instance import Instance
-from ..model.plan import JobPlan, Plan
+from ..model import Instance, JobPlan, Plan
 from ..physics import TIME_TOLERANCE_S
 from .violation import Violation, broken
 

@@ -3,10 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 
-from ..model.cluster import Window
-from ..model.instance import Instance, Placement
-from ..model.job import Job, Mode
-from ..model.plan import JobPlan, Plan
+from ..model import Instance, Job, JobPlan, Mode, Placement, Plan, Window
 from ..physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, setup_s
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..files import instance_hash
 from ..files.certificate import Certificate
-from ..model.instance import Instance
+from ..model import Instance
 from .gangs import bound as bound_of_gangs
 from .jobs import FitsNowhereError, Task, isolated_s, tasks
 from .prices import Tariff, bound, refutes

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..files.certificate import Certificate
-from ..model.instance import Instance, Running
-from ..model.job import Job
+from ..model import Instance, Job, Running
 from .jobs import NO_GPU, FitsNowhereError, held_by, may_leave, stay, ways_to_start
 from .prices import PER_OFFER, ROUNDING, Floats, exact_sum
 from .quotas import counts_against, limits

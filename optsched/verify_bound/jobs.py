@@ -25,10 +25,7 @@ from math import inf
 
 import numpy as np
 
-from ..model.cluster import POWER_CAP
-from ..model.instance import Instance, Running
-from ..model.job import Elastic, Job, Mode
-from ..model.profile import Locality, Profile
+from ..model import POWER_CAP, Elastic, Instance, Job, Locality, Mode, Profile, Running
 from .quotas import counts_against, limits
 from .site import FORGIVEN, Counts, Site, Spot, Takes
 

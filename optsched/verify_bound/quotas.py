@@ -3,7 +3,7 @@ against those of all tenants that it is part of."""
 
 from collections import defaultdict
 
-from ..model.instance import Instance
+from ..model import Instance
 
 
 def limits(instance: Instance) -> dict[str | None, int]:

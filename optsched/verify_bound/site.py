@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..model.cluster import Cluster, Node
+from ..model import Cluster, Node
 
 FORGIVEN = 1e-6
 """Relative excess of an amount that passes for the rounding of numbers in files."""

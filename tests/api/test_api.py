@@ -75,7 +75,7 @@ def test_print_shows_what_the_command_line_shows() -> None:
 
 
 def test_decide_simulate_verify_bound_and_explain(model: opt.Model) -> None:
-    now = opt.decide(model)
+    now = opt.decide(model, budget_s=60)
     assert now.status == "optimal" and "no round of this instance" in str(now)
     run = opt.simulate(model, policy="srtf", round_s=60)
     assert run.metrics["jobs"] == 3 and run.metrics["jct_s"]["mean"] >= 600
@@ -91,10 +91,10 @@ def test_decide_simulate_verify_bound_and_explain(model: opt.Model) -> None:
 def test_what_was_preempted_before_comes_back_with_what_is_left(model: opt.Model) -> None:
     model.add_suspended(model.add_job("back", gpus=4, hours=1), remaining_s=600, preemptions=2)
     assert model.instance.suspended == (opt.Suspended(job="back", remaining_s=600, preemptions=2),)
-    first = opt.decide(model)
-    assert {entry.id: entry.decision for entry in opt.decide(model, last=first).jobs} == {
-        entry.id: entry.decision for entry in first.jobs
-    }
+    first = opt.decide(model, budget_s=60)
+    assert {
+        entry.id: entry.decision for entry in opt.decide(model, budget_s=60, last=first).jobs
+    } == {entry.id: entry.decision for entry in first.jobs}
 
 
 def test_files_come_back_as_they_went(

@@ -7,6 +7,7 @@ import sys
 import click
 import pytest
 
+from optsched import Cluster, Instance, Job, Node, files
 from optsched.cli import COMMANDS, main
 
 HEAVY = (
@@ -153,3 +154,20 @@ def test_layouts_in_help_texts_stay_as_they_are():
         command = main.get_command(click.Context(main), name)
         for line in (command.help or "").splitlines():
             assert "\b" not in line or line.strip(" ") == "\b", (name, line)
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus", "says"),
+    [
+        ("round", 1, "a?[2Jb  start"),
+        ("explain", 1, "a?[2Jb starts"),
+        ("bound", 2, "job a?[2Jb can never run"),
+    ],
+)
+def test_names_do_not_move_the_cursor(run, tmp_path, command, gpus, says):
+    path = tmp_path / "instance.json"
+    job = Job(id="a\x1b[2Jb", gpus=gpus, duration_s=5.0)
+    instance = Instance(cluster=Cluster(nodes=(Node(name="n", gpus=1),)), jobs=(job,))
+    files.write_text(path, files.dump_instance(instance))
+    done = run(command, path, color=True)
+    assert says in done.output and "\x1b[2J" not in done.output

@@ -123,7 +123,7 @@ def test_table_says_everything(run, queue, tmp_path):
     assert done.exit_code == 0, done.output
     found = summary(run, path, "--policy", "srtf", "--round", "90s")
     for word in (
-        "queue: 40 jobs, 2 GPUs on 1 nodes, 0 running now",
+        "queue: 40 jobs, 2 GPUs on 1 node, 0 running now",
         "policy srtf: shortest remaining time first, with preemption; decided in rounds of 1 min "
         "30 s",
         "bound (any schedule)",

@@ -163,6 +163,37 @@ def test_a_damaged_page_is_seen(path: Path) -> None:
         list(Journal(path).entries())
 
 
+def test_a_damaged_round_is_told(path: Path) -> None:
+    journal = Journal(path)
+    journal.add_round(ROUND, "instance", "round", [])
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TRIGGER rounds_stay")
+        file.execute("UPDATE rounds SET round = zeroblob(20)")
+    with pytest.raises(JournalError, match=r"is damaged \(round \d+ cannot be read"):
+        journal.round_files(ROUND.number)
+
+
+def test_a_damaged_layout_is_told(path: Path) -> None:
+    filled(path)
+    with sqlite3.connect(path) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path.write_bytes(path.read_bytes().replace(b"NOT NULL", b"NOT NUL\xcc", 1))
+    with pytest.raises(JournalError, match="is damaged"):
+        Journal(path)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("name", ["", "-wal"])
+def test_a_pipe_is_not_waited_for(path: Path, name: str, read_only: bool) -> None:
+    if name:
+        filled(path)
+        for beside in path.parent.glob(f"{path.name}-*"):
+            beside.unlink()
+    os.mkfifo(f"{path}{name}")
+    with pytest.raises(JournalError, match="is no file"):
+        Journal(path, read_only=read_only)
+
+
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\0" * 4080])
 def test_what_is_no_journal(path: Path, content: bytes) -> None:
     path.write_bytes(content)

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from optsched.files import (
     write_text,
 )
 from optsched.files.faults import Sound
-from optsched.files.shape_faults import FaultyFileError
+from optsched.files.shape_faults import FaultyFileError, duplicate_keys
 from optsched.hostlist import expand_hostlist, fold_nodes
 from optsched.model.cluster import Tier
 from optsched.model.plan import Level
@@ -581,12 +582,25 @@ def test_only_the_first_twenty_faults_are_shown() -> None:
             GOOD.replace('"now_s": 100', '"now_s": 100, "now_s": 1'),
             "now_s: is written twice; keep one of the two",
         ),
+        (
+            GOOD.replace('"now_s"', f'"now_{"s" * 10**6}": 1, "now_s"'),
+            f"now_{'s' * 57}...: is not a known field; remove it or correct its name",
+        ),
     ],
 )
 def test_what_is_not_even_json_is_told(data: bytes | str, says: str) -> None:
     with pytest.raises(InputError) as error:
         load_instance(data, "f.json")
     assert str(error.value).startswith("f.json: ") and says in str(error.value)
+
+
+def test_a_key_written_twice_is_found_among_many_at_once() -> None:
+    rates = ", ".join(f'"{number % 30_000}": 1' for number in range(30_001))
+    start_s = time.monotonic()
+    assert [str(fault) for fault in duplicate_keys(f'{{"rate": {{{rates}}}}}')] == [
+        "rate.0: is written twice; keep one of the two"
+    ]
+    assert time.monotonic() - start_s < 5  # a minute where each is looked for among all
 
 
 def test_a_byte_order_mark_is_no_fault() -> None:

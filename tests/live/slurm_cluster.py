@@ -258,9 +258,13 @@ class SlurmCluster:
         wait_until(lambda: _listens(dbd))
 
     def add_user(self) -> None:
-        """The one of the account `lab`, once the controller has said which cluster it is."""
+        """The one of the account `lab`, once the controller has said which cluster it is and has
+        read who is there: it forgets what it is told of before."""
         wait_until(
             lambda: "lab" in self._run("sacctmgr", "-nP", "list", "cluster", "format=cluster")
+        )
+        wait_until(
+            lambda: "Account=root" in self._run("scontrol", "show", "assoc_mgr", "flags=assoc")
         )
         self._run("sacctmgr", "-i", "add", "account", "lab")
         self._run("sacctmgr", "-i", "add", "user", "nobody", "account=lab", "defaultaccount=lab")

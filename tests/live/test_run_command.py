@@ -30,6 +30,14 @@ gpus = 4
 emulate = true
 """
 JOB = str(Path(__file__).parents[2] / "examples" / "train_plain.py")
+UNTIL_TOLD = """
+import os, runpy, sys, time
+sleep = time.sleep
+time.sleep = lambda seconds: None if os.path.exists("go") else sleep(seconds)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a script whose sleeps end once there is a file `go`."""
 
 
 class Live:
@@ -104,7 +112,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 def test_a_day_in_short(live: Live) -> None:
-    train = (sys.executable, JOB, "--step-s", "0.1")
+    train = (sys.executable, "-c", UNTIL_TOLD, JOB, "--step-s", "0.1")
     live.run(
         "submit",
         "--name",
@@ -118,7 +126,7 @@ def test_a_day_in_short(live: Live) -> None:
         "--",
         *train,
         "--steps",
-        "200",
+        "10000",
     )
     live.until(lambda: live.jobs() == {"long": "running"})
     assert json.loads(live.run("queue", "--json"))["jobs"][0]["id"] == "long"
@@ -135,7 +143,7 @@ def test_a_day_in_short(live: Live) -> None:
         "--",
         *train,
         "--steps",
-        "200",
+        "10000",
     )
     assert "waits has been waiting" in live.run(
         "explain", "waits"
@@ -163,6 +171,7 @@ def test_a_day_in_short(live: Live) -> None:
     live.start()
     live.run("cancel", "waits")
     assert live.jobs()["waits"] == "cancelled"
+    (live.folder / "go").touch()
     live.until(lambda: live.jobs()["long"] == "completed")
     finished = json.loads(live.run("queue", "--finished", "--json"))["jobs"]
     assert {job["id"] for job in finished} == {"long", "short", "waits"}

@@ -15,6 +15,7 @@ from optsched.engine import solve
 from tests.oracles import exhaustive
 
 GOALS = ("wct", "makespan", "tardiness", "deadline")
+LOCALITY = ({}, {"rack": 0.5}, {"rack": 0.8, "cluster": 0.5}, {"cluster": 0.5})
 
 
 def test_it_imports_nothing_of_the_package() -> None:
@@ -56,7 +57,7 @@ def random_file(rng: random.Random) -> dict[str, Any]:
             "duration_s": duration_s,
             "profile": {
                 "rate": rate,
-                "locality": rng.choice(({}, {"rack": 0.5}, {"rack": 0.8, "cluster": 0.5})),
+                "locality": rng.choice(LOCALITY),
                 "startup_s": rng.choice((0.0, 1.0)),
                 "restore_s": rng.choice((0.0, 1.0)),
                 "checkpoint_s": rng.choice((0.0, 1.0, 2.0)),
@@ -172,8 +173,9 @@ def is_proved(
     folder: Path,
     windows: bool = False,
     change: Callable[[random.Random, dict[str, Any]], dict[str, Any]] | None = None,
-) -> bool:
-    """Return whether a solver proves its plan; check whatever it says of a random instance."""
+) -> bool | None:
+    """Return whether a solver proves its plan, None where it cannot plan the random instance; check
+    whatever it says of it."""
     rng = random.Random(seed)
     path = folder / f"{seed}.json"
     data = with_windows(rng, random_file(rng)) if windows else random_file(rng)
@@ -187,7 +189,7 @@ def is_proved(
     for bound in opt.bound(opt.read_instance(path), objective=goal):
         assert bound.value <= least + slack, (bound, said)
     if windows and "jobs that cannot save in time hold more" in (solution.fallback or ""):
-        return False
+        return None
     assert solution.value is not None and solution.bound is not None, said
     assert solution.bound - slack <= least <= solution.value + slack, said
     assert solution.status != "optimal" or solution.value <= least + slack, said
@@ -201,7 +203,8 @@ def test_a_hundred_instances(solver: str, tmp_path: Path) -> None:
 
 
 def test_sixty_instances_with_windows(tmp_path: Path) -> None:
-    assert sum(is_proved(seed, "cpsat", tmp_path, windows=True) for seed in range(60)) >= 55
+    proved = [is_proved(seed, "cpsat", tmp_path, windows=True) for seed in range(60)]
+    assert proved.count(False) <= 2 and proved.count(None) <= 6
 
 
 def test_instances_with_memory(tmp_path: Path) -> None:
@@ -216,7 +219,7 @@ def test_instances_with_quotas_within_quotas(tmp_path: Path) -> None:
         is_proved(seed, "cpsat", tmp_path, windows=True, change=with_quotas)
         for seed in range(50, 65)
     ]
-    assert sum(proved) >= 14
+    assert proved.count(True) >= 14
 
 
 @pytest.mark.slow
@@ -284,8 +287,8 @@ def test_priorities_are_strict(solver: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_instances_with_windows(tmp_path: Path) -> None:
-    seeds = range(1000, 2000)
-    assert sum(is_proved(seed, "cpsat", tmp_path, windows=True) for seed in seeds) >= 950
+    proved = [is_proved(seed, "cpsat", tmp_path, windows=True) for seed in range(1000, 2000)]
+    assert proved.count(False) <= 20 and proved.count(None) <= 100
 
 
 @pytest.mark.slow

@@ -34,6 +34,8 @@ MEMORY: SearchStrategy[dict[str, Any]] = st.sampled_from(
     )
 )
 """What jobs need of memory, and the smaller amounts with which they may be started."""
+LOCALITY = (None, None, Locality(node=1.0, rack=0.8, cluster=0.5), Locality(cluster=0.5))
+"""By the last a gang is as fast within a rack as on one node."""
 
 
 @st.composite
@@ -77,7 +79,7 @@ def profiles(draw: DrawFn) -> Profile:
         rate=dict(rate),
         gpus=dict(draw(st.sampled_from(({}, {}, {1: 0.7, 2: 1.0, 4: 1.6}, {2: 1.0, 3: 1.2})))),
         cpus_per_gpu=dict(draw(st.sampled_from(({}, {}, {}, {1: 0.5, 3: 1.0}, {2: 1.0})))),
-        locality=draw(st.sampled_from((None, None, Locality(node=1.0, rack=0.8, cluster=0.5)))),
+        locality=draw(st.sampled_from(LOCALITY)),
         sharing=draw(
             st.sampled_from((None, None, Sharing(duty=0.6), Sharing(partners={"p": 0.9})))
         ),

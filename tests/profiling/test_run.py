@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from optsched.errors import InputError
+from optsched.profiling import run as run_module
 from optsched.profiling.run import run
 from tests.profiling.conftest import patiently
 
@@ -68,6 +70,18 @@ time.sleep(600)
     assert (seen.killed, seen.exit_status, seen.saved_and_stopped) == (True, -signal.SIGKILL, False)
     assert seen.ended_s - seen.asked_s >= 0.3
     assert left(tmp_path) == []
+
+
+def test_it_is_watched_from_its_start(watch, monkeypatch) -> None:
+    """An import meanwhile would take from its cores; SIGTERM in one ended `python -m` by SIGINT."""
+    monkeypatch.delitem(sys.modules, "psutil")
+    ready = []
+    start = run_module._start
+    monkeypatch.setattr(
+        run_module, "_start", lambda *given: ready.append("psutil" in sys.modules) or start(*given)
+    )
+    watch(["true"])
+    assert ready == [True]
 
 
 def test_a_command_that_dies_at_once(watch, python) -> None:

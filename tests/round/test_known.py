@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.round import carried_out
 from optsched import Cluster, Job, Mode, Node, Profile, Running
+from optsched.model.cluster import Tier
 from optsched.model.instance import Instance, Slot
 from optsched.model.job import first_come
 from optsched.physics import catalogue
@@ -103,3 +104,26 @@ def test_nothing_of_a_round_is_left_to_the_collection_of_cyclic_garbage(
         assert [model() for model in models] == [None]
     finally:
         gc.enable()
+
+
+def test_who_waits_or_goes_on_is_told_so_by_the_same_object_in_each_round() -> None:
+    instance = generate(jobs=40, gpus=64, seed=3, running=0.5)
+    first = decided(instance)
+    later = carried_out(instance, first, 0.1)
+    second, third = decided(later, first), decided(replace(later, now_s=9.0), first)
+    before = {entry.id: entry for entry in second.jobs}
+    alike = [(before[entry.id], entry) for entry in third.jobs if entry == before[entry.id]]
+    told = {entry.decision for one, entry in alike if one is entry}
+    assert told == {"wait", "continue"}
+    assert all(one is entry for one, entry in alike if entry.decision in told)
+
+
+def test_nothing_stays_in_the_racks_of_the_next_round() -> None:
+    """What a higher tier holds is put on nodes before anything of a lower one."""
+    tier = Tier(name="high", priority=2, preempts="lower")
+    cluster = Cluster(nodes=(Node(name="n", gpus=2),), tiers=(tier,))
+    first = Job(id="a", duration_s=9.0, priority=2, labels=("x",))
+    second = Job(id="b", duration_s=9.0, anti_affinity={"x": "node"})
+    for jobs, told in (((first, second), "wait"), ((second,), "start"), ((first, second), "wait")):
+        found = decide(Instance(cluster=cluster, jobs=jobs), budget_s=60.0)
+        assert {entry.id: entry.decision for entry in found.jobs}["b"] == told

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
+from optsched import Cluster, Instance, Job, Locality, Mode, Node, Profile, Running, Slot
 from optsched.bounds.yardstick import yardsticks
 from optsched.engine import solve
 from optsched.files.faults import find_faults
@@ -167,6 +167,18 @@ def test_a_slower_mode_may_reach_cheaper_nodes(solver: str) -> None:
     gang = Job(id="gang", gpus=2, duration_s=4.0, profile=Profile(cpus_per_gpu={2: 1.0, 3: 1.25}))
     instance = Instance(cluster=Cluster(nodes=(paid, free)), jobs=(gang,))
     assert_true(instance, "cost", solver)
+
+
+@pytest.mark.parametrize("solver", ("cpsat", "milp"))
+def test_a_node_outside_all_racks_is_as_one(solver: str) -> None:
+    """A gang that is as fast within a rack as on one node has no alternative for one node."""
+    nodes = (Node(name="alone", gpus=2), *(Node(name=n, gpus=1, rack="r") for n in "ab"))
+    gang = Profile(locality=Locality(cluster=0.5))
+    jobs = tuple(
+        Job(id=f"{gpus} x {duration_s:g} s", gpus=gpus, duration_s=duration_s, profile=gang)
+        for gpus, duration_s in ((1, 3.0), (1, 2.0), (2, 1.0), (2, 4.0))
+    )
+    assert_true(Instance(cluster=Cluster(nodes=nodes), jobs=jobs), "makespan", solver)
 
 
 def assert_true(instance: Instance, objective: str, solver: str, seconds: float = 20) -> None:

@@ -6,7 +6,7 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
-from optsched import Instance, Job
+from optsched import Cluster, Instance, Job, Locality, Node, Profile
 from optsched.objectives import parse
 from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.orders import Orders
@@ -49,6 +49,17 @@ def test_least_is_the_optimum(objective: str, instance: Instance) -> None:
 @given(instance=tiny.instances(most_jobs=6, most_running=3, most_nodes=3))
 def test_least_is_the_optimum_of_six_jobs(instance: Instance) -> None:
     check(instance, "wct")
+
+
+def test_a_gang_within_a_rack_lies_in_one() -> None:
+    """Over two nodes of no rack at the rate within one, the longer gang would not have to wait."""
+    nodes = (Node(name="n0", gpus=1), Node(name="n1", gpus=2, rack="r"), Node(name="n2", gpus=1))
+    gang = Profile(locality=Locality(rack=0.8, cluster=0.5))
+    jobs = tuple(Job(id=f"{s:g} s", gpus=2, duration_s=s, profile=gang) for s in (4.0, 2.0))
+    orders = Orders.of(Problem(Instance(cluster=Cluster(nodes=nodes), jobs=jobs), parse("wct")))
+    assert orders is not None
+    answer = orders.least(math.inf, lambda: False)
+    assert answer is not None and answer[0] == pytest.approx(2.0 + 6.0)
 
 
 def test_stops_when_told() -> None:

@@ -83,6 +83,9 @@ def test_every_combination_is_a_run_in_the_order_of_the_file(tmp_path: Path) -> 
         (('["fifo", "srtf"]', "[]"), ["name at least one method or policy"]),
         (("seeds = [1, 2]", 'seeds = [1, 2]\ntime_limit = "soon"'), ["time_limit: "]),
         (("seeds = [1, 2]", "seeds = [1, 2"), ["is not TOML"]),
+        (("seeds = [1, 2]", "seeds = [1, 2]\nmemory_gib = inf"), ["memory_gib: should be at most"]),
+        (('name = "small"', 'name = "a/b"'), ["1 fault\n  name: holds characters"]),
+        (("command =", "comand ="), ["1 fault\n  instances[0].comand: is not a known field"]),
     ],
 )
 def test_faults_are_said_in_a_sentence(
@@ -96,6 +99,10 @@ def test_faults_are_said_in_a_sentence(
     found = optsched("study", path, cwd=tmp_path)
     assert found.exit_code == 2 and "Traceback" not in found.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["study.toml"]
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    assert read_study(write(tmp_path, "\ufeff" + SMALL)) == read_study(write(tmp_path, SMALL))
 
 
 def test_a_finished_run_is_never_repeated(tmp_path: Path) -> None:

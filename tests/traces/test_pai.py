@@ -419,6 +419,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(import_.command, ["pai", str(folder), "-o", str(output)])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith(
-        f"read 1 jobs from {folder}, kept 1\ncluster of 4 nodes, 18 GPUs\n"
+        f"read 1 job from {folder}, kept 1\ncluster of 4 nodes, 18 GPUs\n"
     )
     assert [job.gpus for job in files.read_instance(output).jobs] == [2]

@@ -3,6 +3,7 @@
 import pytest
 
 from optsched import generate, simulate
+from optsched.errors import InputError
 from optsched.traces.generate.workflows import PIPELINES
 
 
@@ -19,6 +20,11 @@ def test_queries_are_whole_pipelines_that_arrive_at_the_load() -> None:
         task = PIPELINES[query.rsplit("-", 1)[0]][int(k)]
         assert job.after == tuple(f"{query}.{before}" for before in task.after)
         assert {*job.after} <= names and job.profile.fetch_s > 0
+
+
+def test_too_few_jobs_for_a_query_are_refused() -> None:
+    with pytest.raises(InputError, match="jobs must be 3 or more"):
+        generate("workflows", jobs=1, gpus=8, seed=0)
 
 
 def test_the_latency_of_a_workflow_is_that_of_its_last_task() -> None:

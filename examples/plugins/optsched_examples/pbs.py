@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from optsched.executors.attempts.batch import BatchExecutor, BatchJob
 from optsched.executors.base import NoAnswerError, NodeStatus, RefusedError
 from optsched.executors.opening import ExecutorContext
-from optsched.model.cluster import Node
+from optsched.model import Node
 from optsched.plugins.options import PluginOptions, PositiveDuration
 
 WAITS, RUNS = "HQTWM", "BERSU"

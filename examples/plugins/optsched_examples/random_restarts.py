@@ -7,8 +7,8 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.world import World
-from optsched.model.instance import Instance
+from optsched.driver import World
+from optsched.model import Instance
 from optsched.objectives import Objective, values
 from optsched.plugins.options import PluginOptions
 from optsched.plugins.solver import Guarantee, Report, Request

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import PluginOptions
 from optsched_solvers.policies.parts.list_scheduling import ListScheduling
 

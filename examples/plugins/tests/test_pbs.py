@@ -13,7 +13,7 @@ from optsched.control.settings import read_settings
 from optsched.errors import InputError
 from optsched.executors.base import AttemptKey, AttemptState, NoAnswerError, Order, RefusedError
 from optsched.executors.opening import open_executor
-from optsched.model.instance import Slot
+from optsched.model import Slot
 from optsched.testing.executors import Conformance, Place, until
 
 

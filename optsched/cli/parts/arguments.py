@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from ...errors import InputError, perhaps
-from ...model.instance import Instance
+from ...model import Instance
 from ...plugins.options import read_pairs
 from .duration import duration
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from ...bounds import Follow
+    from ...bounds.by_prices import PricesFound
     from ...engine import Progress
+    from ...objectives import Objective
 
 REDRAWN_PER_S = 4
 
@@ -81,6 +84,36 @@ def completed_jobs(jobs: int, wanted: bool) -> Iterator[Callable[[int], None] | 
 
     with live_line(line, wanted) as shown:
         yield tell if shown else None
+
+
+def prices_found(
+    objective: "Objective", most: int, time_limit_s: float | None, wanted: bool
+) -> "Follow":
+    """Return what goes through the steps of a search for prices, at `most` so many or for so long,
+    with a live line on stderr. Ctrl-C ends the search with the best prices so far."""
+    last: PricesFound | None = None
+    started_s = time.monotonic()
+
+    def line() -> "Text":
+        if last is None:
+            return in_one_line("looking for first prices")
+        rest = f"step {last.step} of {most}"
+        if time_limit_s is not None:
+            rest = f"{human(max(0.0, round(time_limit_s + started_s - time.monotonic())))} left"
+        return in_one_line(f"bound {quantity(last.value, level_unit(objective.name))}  {rest}")
+
+    def follow(steps: "Iterator[PricesFound]") -> "PricesFound | None":
+        nonlocal last
+        with live_line(line, wanted):
+            try:
+                for found in steps:
+                    last = found
+            except KeyboardInterrupt:
+                if last is None:
+                    raise
+        return last
+
+    return follow
 
 
 def words(

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import InputError
-from ...model.job import Job
-from ...model.profile import Profile
+from ...model import Job, Profile
 from ..beside import NoForecastError
 from ..explain.explaining import Explained, explain_job
 from ..what_if.future import outlook

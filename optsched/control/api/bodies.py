@@ -11,11 +11,16 @@ from pydantic import Field, ValidationError
 
 from ...executors.base import JOB_NAME
 from ...files import adapter
-from ...files.shape_faults import WORDS, Steps, duplicate_keys, of_gpus, value_at
+from ...files.shape_faults import (
+    WORDS,
+    Steps,
+    duplicate_keys,
+    is_short_of_faulty,
+    of_gpus,
+    value_at,
+)
 from ...frozen import frozen
-from ...model.cluster import Label
-from ...model.job import Elastic
-from ...model.profile import Profile
+from ...model import Elastic, Label, Profile
 from ...model.quantity import Amount, Count, Duration, Gib, Instant, PositiveCount, Weight
 from ..journal.state import Status
 from ..settings import ADDRESS, NoticeEvent
@@ -358,8 +363,8 @@ def in_words(errors: Iterable[Mapping[str, Any]], raw: Any) -> str:
     for error in faults:
         kind = str(error["type"])
         loc: Steps = tuple(step for step in error["loc"] if step != "[key]")
-        if kind == "too_short" and any(loc == other["loc"][: len(loc)] for other in faults[:-1]):
-            continue  # it has entries, but faulty ones
+        if is_short_of_faulty(error, faults):
+            continue
         at = 2 if loc[:1] == ("jobs",) else 0
         if len(loc) > at + 1 and loc[at] == "gpus":
             meant = of_gpus(kind, loc, at, value_at(raw, loc[: at + 1]))

@@ -4,8 +4,7 @@ from itertools import count
 
 from ...errors import InputError
 from ...hostlist import expand_hostlist
-from ...model.cluster import FOR_EVER_S, Window
-from ...model.quotas import not_lowered
+from ...model import FOR_EVER_S, Window, not_lowered
 from ..controller import Controller
 from ..journal.events import WindowLifted, WindowSet
 from .answers import Windows, WindowView

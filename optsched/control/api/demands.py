@@ -9,9 +9,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...files.shape_faults import FaultyFileError
-from ...model.cluster import Cluster
-from ...model.job import Elastic, Job, gang
-from ...model.profile import UNMEASURED, Profile
+from ...model import UNMEASURED, Cluster, Elastic, Job, Profile, gang
 from ...physics.catalogue import Catalogue
 from ...physics.unschedulable import why_never
 from ..accepting import check_alone

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -62,13 +62,19 @@ class Families:
             family.add_metric(values, amount)
         self.all.append(family)
 
-    def add_histogram(self, name: str, help: str, by: Mapping[str, Histogram]) -> None:
-        """Add histograms by tenant."""
+    def number(self, name: str, help: str, amount: float, counts: bool = False) -> None:
+        """Add a family that is one number."""
+        self.add(name, help, of=[(amount,)], counts=counts)
+
+    def add_histogram(
+        self, name: str, help: str, *labels: str, of: Iterable[tuple[Sequence[str], Histogram]]
+    ) -> None:
+        """Add a family with the histogram of the values of each label."""
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily(f"optsched_{name}", help, labels=["tenant"])
-        for tenant, histogram in sorted(by.items()):
-            family.add_metric([tenant], histogram.buckets(), histogram.sum)
+        family = HistogramMetricFamily(f"optsched_{name}", help, labels=labels)
+        for values, histogram in of:
+            family.add_metric(values, histogram.buckets(), histogram.sum)
         self.all.append(family)
 
 
@@ -102,13 +108,13 @@ def _add_jobs(families: Families, controller: Controller) -> None:
         ("preemptions", "Times a job was preempted."),
         ("failures", "Attempts that failed."),
     ):
-        families.add(name, text, of=[(state.totals[name],)], counts=True)
+        families.number(name, text, state.totals[name], counts=True)
     waits = (state.waited_s(job, now_s) for job in state.open.values() if job.status == "waiting")
-    longest = [(max(waits, default=0.0),)]
-    families.add("longest_wait_seconds", "Longest wait of a waiting job.", of=longest)
-    states = Counter(seen.state for seen in controller.observed.values())
-    unreachable = [(states[AttemptState.UNREACHABLE],)]
-    families.add("attempts_unreachable", "Attempts nobody answers for.", of=unreachable)
+    longest = max(waits, default=0.0)
+    families.number("longest_wait_seconds", "Longest wait of a waiting job.", longest)
+    states = [seen.state for seen in controller.observed.values()]
+    unreachable = states.count(AttemptState.UNREACHABLE)
+    families.number("attempts_unreachable", "Attempts nobody answers for.", unreachable)
 
 
 def _add_tenants(families: Families, controller: Controller) -> None:
@@ -118,10 +124,12 @@ def _add_tenants(families: Families, controller: Controller) -> None:
     families.add("tenant_gpus_in_use", "GPUs that jobs of a tenant hold.", "tenant", of=in_use)
     waiting = measures.by_label((job, 1) for job in jobs if job.status == "waiting").items()
     families.add("tenant_jobs_waiting", "Jobs of a tenant that wait.", "tenant", of=waiting)
-    text = "Seconds that jobs waited before their first start."
-    families.add_histogram("job_wait_seconds", text, measures.waited)
-    text = "Seconds from submission to completion of jobs."
-    families.add_histogram("job_completion_seconds", text, measures.completed)
+    for name, text, by in (
+        ("wait", "Seconds that jobs waited before their first start.", measures.waited),
+        ("completion", "Seconds from submission to completion of jobs.", measures.completed),
+    ):
+        seconds = (([tenant], by[tenant]) for tenant in sorted(by))
+        families.add_histogram(f"job_{name}_seconds", text, "tenant", of=seconds)
 
 
 def _add_forecast(families: Families, controller: Controller) -> None:
@@ -132,29 +140,23 @@ def _add_forecast(families: Families, controller: Controller) -> None:
     families.add("forecast_compared", "Forecasts compared with what came.", "event", of=came)
     in_time = (("start", foretold.starts_held), ("end", foretold.ends_held))
     families.add("forecast_held", "Of these, 90 % quantiles that held.", "event", of=in_time)
-    made = [(foretold.made_s,)]
-    families.add("forecast_made_seconds", "When the last was made (Unix time).", of=made)
-    families.add("forecast_cpu_seconds", "Processor time it took.", of=[(foretold.cpu_s,)])
+    made_s = foretold.made_s
+    families.number("forecast_made_seconds", "When the last was made (Unix time).", made_s)
+    families.number("forecast_cpu_seconds", "Processor time it took.", foretold.cpu_s)
 
 
 def _add_rounds(families: Families, controller: Controller) -> None:
-    from prometheus_client.core import HistogramMetricFamily
-
-    total = [(controller.state.round,)]
-    families.add("rounds", "Rounds that were decided.", of=total, counts=True)
-    rounds = controller.measures.rounds
-    seconds = HistogramMetricFamily(
-        "optsched_round_duration_seconds", "Seconds of turns that decided a round."
-    )
-    seconds.add_metric([], rounds.buckets(), rounds.sum)
-    families.all.append(seconds)
+    total = controller.state.round
+    families.number("rounds", "Rounds that were decided.", total, counts=True)
+    text = "Seconds of turns that decided a round."
+    families.add_histogram("round_duration_seconds", text, of=[((), controller.measures.rounds)])
     last = controller.last_round
     if last is None:
         return
-    at_s = [(controller.decided_s,)]
-    families.add("last_round_timestamp_seconds", "When a round was last due.", of=at_s)
-    families.add("round_gap", "Proven gap of the last round.", of=[(last.gap,)])
-    families.add("round_seconds", "Seconds the last round took.", of=[(controller.round_s,)])
+    at_s = controller.decided_s
+    families.number("last_round_timestamp_seconds", "When a round was last due.", at_s)
+    families.number("round_gap", "Proven gap of the last round.", last.gap)
+    families.number("round_seconds", "Seconds the last round took.", controller.round_s)
     prices: dict[str, float] = {}
     for row in last.prices:
         name = NO_IDENTIFIER.sub("_", row.name).strip("_")
@@ -164,12 +166,11 @@ def _add_rounds(families: Families, controller: Controller) -> None:
 
 def _add_controller(families: Families, controller: Controller) -> None:
     journal = controller.journal
-    families.add("journal_events", "Events in the journal.", of=[(journal.last,)], counts=True)
-    families.add("journal_bytes", "Size of the journal.", of=[(journal.size_bytes(),)])
-    short = [(float(controller.short_of_disk is not None),)]
-    families.add("disk_short", "1 while nothing is started for want of disk.", of=short)
-    failing = [(controller.failing(),)]
-    families.add("failing_parts", "Parts of a turn that fail.", of=failing)
+    families.number("journal_events", "Events in the journal.", journal.last, counts=True)
+    families.number("journal_bytes", "Size of the journal.", journal.size_bytes())
+    short = float(controller.short_of_disk is not None)
+    families.number("disk_short", "1 while nothing is started for want of disk.", short)
+    families.number("failing_parts", "Parts of a turn that fail.", controller.failing())
     told = controller.notices.counts if controller.notices is not None else Counter()
     ways = [(*key, told[key]) for key in product(POSTS, ("sent", "failed", "dropped"))]
     families.add("notices", "Notices of jobs.", "way", "outcome", of=ways, counts=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from fnmatch import translate
 
-from ...model.job import gang
+from ...model import gang
 from ..controller import Controller
 from ..expected import expected
 from ..explain.blocked import Obstacles

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from ...executors.base import JOB_NAME, AttemptKey
-from ...model.job import Job
+from ...model import Job
 from ...model.value import EMPTY
 from ..accepting import accepted
 from ..controller import Controller

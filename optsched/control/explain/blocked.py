@@ -10,8 +10,7 @@ from ...driver.borrowing import fewest_gpus, may_borrow
 from ...duration import human
 from ...explain.inactive import window_ahead
 from ...frozen import record
-from ...model.instance import Instance
-from ...model.job import Job
+from ...model import Instance, Job
 from ...physics import held_resources
 from ...physics.capacity import Domains, Row
 from ...physics.catalogue import Catalogue

@@ -7,8 +7,7 @@ from ...duration import human
 from ...errors import InputError
 from ...executors.base import SAVED_AND_STOPPED
 from ...frozen import frozen
-from ...model.instance import Running
-from ...model.job import Job
+from ...model import Job, Running
 from ...physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, unsaved_s
 from ..expected import expected
 from ..journal.events import AttemptEnded

@@ -6,10 +6,7 @@ from typing import Literal
 from ...executors.base import AttemptKey, Progress
 from ...files import adapter, plain
 from ...frozen import frozen
-from ...model.cluster import Window
-from ...model.instance import Placement
-from ...model.job import Mode
-from ...model.shares import Use
+from ...model import Mode, Placement, Use, Window
 from ..submission import Submission
 
 Why = Literal["preempt", "migrate", "resize", "hold", "cancel", "limit", "requeue"]

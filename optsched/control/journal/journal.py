@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sqlite3
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, fields
@@ -16,7 +17,7 @@ from typing import Any
 
 from ...errors import OptschedError
 from ...frozen import frozen, record
-from ...model.shares import Use
+from ...model import Use
 from . import ledger
 from .events import Event, Pruned, dump_event, load_event
 
@@ -125,6 +126,9 @@ class Journal:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self._read_only, self._keeps_room = path, read_only, False
         with self._faults("opened"):
+            for own in _files_of(path):
+                if own.exists() and not own.is_file():  # opening a pipe would wait for ever
+                    raise JournalError(f"journal {own}: is no file; put the journal there again")
             if read_only:
                 if not path.exists():
                     raise JournalError(
@@ -390,7 +394,10 @@ class Journal:
             ).fetchone()
         if row is None:
             raise JournalError(self.no_round(number))
-        return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
+        try:
+            return gzip.decompress(row[0]).decode(), gzip.decompress(row[1]).decode()
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise self._damaged(f"round {number} cannot be read: {error}") from None
 
     def last_s(self) -> float:
         """Return when the last event was written (Unix time), 0 where there is none."""
@@ -516,6 +523,8 @@ class Journal:
             if "malformed" in str(error) or "not a database" in str(error):
                 raise self._damaged(str(error)) from None
             raise JournalError(f"journal {self.path}: cannot be {what}: {error}") from None
+        except UnicodeDecodeError as error:  # in what SQLite says of a damaged layout
+            raise self._damaged(str(error)) from None
 
     def _damaged(self, how: str) -> JournalError:
         return JournalError(
@@ -524,12 +533,17 @@ class Journal:
         )
 
 
+def _files_of(path: Path) -> tuple[Path, Path, Path]:
+    """Return the file and those that SQLite has beside it."""
+    return path, Path(f"{path}-wal"), Path(f"{path}-shm")
+
+
 def _close_to_others(path: Path) -> None:
     """Have nobody else read the file: SQLite gives those beside it (-wal, -shm) the permissions of
     the file itself."""
     with suppress(OSError):  # what is wrong with the place SQLite says better
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+    for name in _files_of(path):
         with suppress(OSError):
             if name.stat().st_mode & 0o077:
                 name.chmod(0o600)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...duration import human
-from ...model.instance import Placement
+from ...model import Placement
 from ...picture.text import printable
 from .events import (
     AttemptEnded,

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...model.job import gang
+from ...model import gang
 from ...profiling.store import Store
 from ..account import bill_of
 from ..settings import RetentionSettings

@@ -10,11 +10,7 @@ from typing import Any, Literal, get_args
 from ...driver.shares import DecayedUse, account_of
 from ...duration import human
 from ...executors.base import SAVED_AND_STOPPED, AttemptKey
-from ...model.cluster import Window
-from ...model.instance import Placement
-from ...model.job import Job, Mode
-from ...model.profile import Profile
-from ...model.shares import Use
+from ...model import Job, Mode, Placement, Profile, Use, Window
 from ..learned import NEVER_S, learned
 from ..submission import Submission
 from .events import (

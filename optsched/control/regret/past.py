@@ -6,7 +6,7 @@ from dataclasses import replace
 from ...errors import InputError
 from ...files import load_instance
 from ...frozen import frozen
-from ...model.instance import Instance, Placement
+from ...model import Instance, Placement
 from ...round.files import load_round
 from ...round.plan import RoundSolution
 from ..journal.events import RoundDecided

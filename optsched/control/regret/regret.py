@@ -13,9 +13,7 @@ from ...bounds import lower_bounds, priced_bound
 from ...errors import InputError
 from ...files import check_instance
 from ...frozen import frozen
-from ...model.cluster import Cluster, Node, Tier
-from ...model.instance import Instance
-from ...model.job import Job
+from ...model import Cluster, Instance, Job, Node, Tier
 from ...objectives import fastest_s, parse
 from ...physics.catalogue import Catalogue
 from ..journal.journal import Journal

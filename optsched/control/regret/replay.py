@@ -4,9 +4,7 @@ import math
 
 from ...errors import InputError
 from ...frozen import frozen
-from ...model.instance import Placement
-from ...model.job import Mode
-from ...model.plan import Decision
+from ...model import Decision, Mode, Placement
 from ...objectives import parse
 from ...round.decide import decide
 from ...round.plan import RoundSolution

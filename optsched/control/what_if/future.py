@@ -6,9 +6,7 @@ from dataclasses import replace
 from ...driver.blocked import amounts
 from ...errors import InputError
 from ...frozen import record
-from ...model.cluster import Node
-from ...model.instance import Instance, Placement, Running, Suspended
-from ...model.job import Job
+from ...model import Instance, Job, Node, Placement, Running, Suspended
 from ..journal.state import LiveJob
 from ..present import LEAST_WORK_S, as_running, as_suspended, as_waiting, guarded, ran_before
 from .snapshot import Snapshot

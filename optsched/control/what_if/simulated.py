@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
+from ...driver import Ending
 from ...duration import human
 from ...errors import InputError
 from ...files import check_instance
 from ...frozen import frozen, record
-from ...model.cluster import Node
-from ...model.instance import Instance, Running, Suspended
-from ...model.job import Job
+from ...model import Instance, Job, Node, Running, Suspended
 from ...objectives import parse
 from ...physics import lost_s, placed_rate, unsaved_s
 from ...physics.catalogue import catalogue_of
 from ...physics.unschedulable import why_never
+from ...plugins import registry
 from ..round_driver import NamedPolicy
 from .future import Outlook, drop_orphans
 
@@ -299,9 +299,7 @@ def _simulated(
     instance: Instance, named: NamedPolicy, objective: str, until_s: float, stop_at: str | None
 ) -> Seen:
     """Simulate; with `stop_at` only until that job has ended."""
-    from ...driver.state import Ending
     from ...forecast.course import spaced
-    from ...plugins import registry
     from ...simulate.run import Simulation
 
     instance, never = able(instance)
@@ -345,8 +343,6 @@ def _simulated(
 
 def _read(seen: Seen, reached_s: float) -> Course:
     """Return what happened in the first `reached_s`."""
-    from ...driver.state import Ending
-
     start_s: dict[str, float] = {}
     end_s: dict[str, float] = {}
     held_s, preemptions = 0.0, 0

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import field
 
-from ...driver.reservation import Reservation, Reservations
+from ...driver import Reservation, Reservations
 from ...executors.base import AttemptKey, NodeStatus, Progress
 from ...frozen import frozen
-from ...model.cluster import Cluster, Tenant
-from ...model.instance import Instance, Placement
-from ...model.shares import Shares
+from ...model import Cluster, Instance, Placement, Shares, Tenant
 from ...round.plan import RoundSolution
 from ..controller import Controller
 from ..expected import LiveForecast

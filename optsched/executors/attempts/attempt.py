@@ -31,6 +31,10 @@ running: a second until it looks, its grace, two and a half for what the command
 class FollowedAttempt(ABC, Generic[Seen]):
     """Cheap to look at again and again: what does not change any more is read once."""
 
+    failed_in = "progress/failed.json"
+    """Where in its folder supervisors say which node failed first: where the user of the job may
+    write, as whom they run, unless they are ours."""
+
     def __init__(self, attempts: Path, key: AttemptKey) -> None:
         self.key = key
         self.folder = AttemptFolder(attempts, key)
@@ -216,8 +220,8 @@ class FollowedAttempt(ABC, Generic[Seen]):
         return next((self.on(name, why) for name, why in given if why is not None), None)
 
     def failed(self) -> Record | None:
-        """Return which node failed first, as supervisors say that run as the user of the job."""
-        return records.read(self.folder.progress_path.with_name("failed.json"))
+        """Return which node failed first, as supervisors say."""
+        return records.read(self.folder.path / self.failed_in)
 
     def on(self, name: str, reason: str) -> str:
         """Return the reason, with the node where there are several."""

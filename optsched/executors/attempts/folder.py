@@ -182,9 +182,6 @@ class AttemptFolder:
         made.chmod(0o644)  # supervisors may be the job's user
         made.replace(path)
 
-    def failed(self) -> Record | None:
-        return records.read(self.path / "failed.json")
-
     def exit(self, node: str) -> Record | None:
         return records.read(self.path / node / "exit.json")
 

@@ -149,7 +149,7 @@ class KubernetesAttempt(AttemptByNode[Seen]):
             reason = exceeded if limit_gib else OUT_OF_MEMORY
             failed = {"node": name, "status": -9, "reason": reason}
             with suppress(OSError):
-                records.write_first(self.folder.progress_path.with_name("failed.json"), failed)
+                records.write_first(self.folder.path / self.failed_in, failed)
             return self.end_node(name, reason, status=-9)
         reason = phases.how_it_ended(pod)
         if self.stop_record() is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ...frozen import frozen
-from ...model.cluster import Node
+from ...model import Node
 from ..base import Entry, NodeStatus, because, inner
 from .site import Site
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...frozen import frozen
-from ...model.cluster import Node
+from ...model import Node
 from ..base import AttemptKey
 from .api import KubernetesApi
 from .nodes import KubernetesNode, held_by_others, read_nodes, with_room_for

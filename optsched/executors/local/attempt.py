@@ -23,6 +23,8 @@ NO_SUPERVISOR = "its supervisor could not start"
 class Attempt(AttemptByNode[None]):
     """An attempt that is a supervisor of this host for each of its nodes."""
 
+    failed_in = "failed.json"
+
     def __init__(self, attempts: Path, key: AttemptKey, boot: str) -> None:
         super().__init__(attempts, key)
         self.boot = boot
@@ -72,7 +74,7 @@ class Attempt(AttemptByNode[None]):
         """Say that nothing runs on a node any more, and have the rest of the gang end."""
         self.end_node(name, reason)
         with suppress(OSError):
-            records.write_first(self.folder.path / "failed.json", {"node": name, "status": None})
+            records.write_first(self.folder.path / self.failed_in, {"node": name, "status": None})
         self.signal(LOOK)
 
     def supervisors(self) -> list[int]:
@@ -98,10 +100,6 @@ class Attempt(AttemptByNode[None]):
     def given(self, name: str) -> Record | None:
         """Return the record that has the GPUs which it was given."""
         return next(node for node in self.folder.nodes if node["name"] == name)
-
-    def failed(self) -> Record | None:
-        """Return which node failed first, as supervisors say that are ours."""
-        return self.folder.failed()
 
     def look_at(self, rank: int, node: Record, seen: None) -> AttemptState:
         """Return where it is on one node, by its supervisor."""

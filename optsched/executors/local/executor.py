@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...model.instance import Slot
+from ...model import Slot
 from ..attempts.executor import AttemptExecutor, rank_of
 from ..attempts.folder import AttemptFolder
 from ..base import AttemptKey, Beside, NodeStatus, Order, Record, RefusedError

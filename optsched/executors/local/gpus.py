@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ...errors import InputError
 from ...frozen import frozen
-from ...model.cluster import Node
+from ...model import Node
 from ..orders import names_folder
 from .driver import Driver, Gpu
 

@@ -28,6 +28,7 @@ class RayAttempt(AttemptByNode[Seen]):
     """An attempt that is a Ray job on each of its nodes."""
 
     late = "Ray did not start it within"
+    failed_in = "failed.json"
 
     def claimed(self) -> list[int]:
         """Return ranks whose processes run as far as is known."""
@@ -36,10 +37,6 @@ class RayAttempt(AttemptByNode[Seen]):
             for rank, name in enumerate(self.names)
             if (self.claim(name) or {}).get("by") == "ray" and self.ending(name) is None
         ]
-
-    def failed(self) -> Record | None:
-        """Return which node failed first, as supervisors say that are ours."""
-        return self.folder.failed()
 
     def going(self, state: AttemptState, name: str, seen: Seen) -> Observation:
         """Return the attempt, with why a part of it cannot be reached."""

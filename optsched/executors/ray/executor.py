@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...model.cluster import Node
+from ...model import Node
 from .. import program
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder

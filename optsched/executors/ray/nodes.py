@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ...frozen import frozen
-from ...model.cluster import Node
+from ...model import Node
 from ..base import Entry, NodeStatus, because, inner
 from ..orders import names_folder
 

@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from ...model.cluster import Node
+from ...model import Node
 from ..base import Arrival, Request, in_one_line
 from ..slurm.client import NOT_UNDERSTOOD
 from ..slurm.rules import NONE, Rules

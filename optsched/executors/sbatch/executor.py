@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...model.cluster import Node
+from ...model import Node
 from ..attempts.executor import rank_of
 from ..base import (
     Arrival,

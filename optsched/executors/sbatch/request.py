@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...model.cluster import Node
-from ...model.job import Job
-from ...model.profile import Profile
+from ...model import Job, Node, Profile
 from ..base import Entry, Request
 from ..slurm.nodes import number, words
 from ..slurm.others import MIB_PER_GIB

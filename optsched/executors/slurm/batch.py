@@ -8,8 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...model.cluster import Node
-from ...model.instance import Slot
+from ...model import Node, Slot
 from ..attempts.folder import AttemptFolder
 from ..base import Entry, Order, Record
 from ..orders import check, check_places, everybodys_environment, recorded, recorded_node

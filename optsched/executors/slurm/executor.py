@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...model.cluster import Node, Window
+from ...model import Node, Window
 from ..attempts.executor import AttemptExecutor
 from ..attempts.folder import AttemptFolder
 from ..base import (

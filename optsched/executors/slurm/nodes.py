@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...frozen import record
-from ...model.cluster import Node
+from ...model import Node
 from ..base import NodeStatus
 from .client import SlurmClient, understood
 

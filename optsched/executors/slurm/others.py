@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ...errors import InputError
 from ...frozen import record
-from ...model.cluster import FOR_EVER_S, Window
+from ...model import FOR_EVER_S, Window
 from ..base import Entry, NoAnswerError, NodeStatus, in_one_line, inner
 from .client import SlurmClient, understood
 from .nodes import gpus, number

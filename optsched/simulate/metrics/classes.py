@@ -3,8 +3,7 @@
 import numpy as np
 
 from ...frozen import entity
-from ...model.instance import Instance
-from ...model.job import Job
+from ...model import Instance, Job
 from ...physics.catalogue import catalogue_of
 from ...physics.modes import Option, demands
 from ..record import Floats, Ints

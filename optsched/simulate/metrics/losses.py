@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...driver.state import Ending
+from ...driver import Ending
 from ...frozen import entity
 from ...physics import hold_to_save_s, setup_s
 from ...verify.fetches import fetches

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ...driver.state import Ending
+from ...driver import Ending
 from ...frozen import entity
-from ...model.instance import Instance
+from ...model import Instance
 from ...objectives import LATE_TOLERANCE_S
 from ..record import Floats, Ints, Record
 from .classes import classes, isolated_s
@@ -81,7 +81,7 @@ def measure(record: Record) -> Metrics:
     completion_s[rows.job] = (
         rows.end_s
     )  # of a job's rows, which are in the order of time, the last one stays
-    ready = ready_s(instance, completion_s)
+    ready = ready_s(instance, release_s, completion_s)
     waited = waits(rows, stay, job_classes, ready)
     time = gpu_time(rows, stay, job_classes)
     memory, kinds = failures_by_kind(rows)

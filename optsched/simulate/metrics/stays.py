@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from ...driver.state import Ending
+from ...driver import Ending
 from ...frozen import entity
-from ...model.instance import Instance
+from ...model import Instance
 from ...physics import TIME_TOLERANCE_S, is_one_stay
 from ..record import Floats, Ints, Record
 
@@ -99,19 +99,11 @@ def _before_now(rows: Record, jobs: Ints, first_row: Ints) -> Ints:
     return before
 
 
-def ready_s(instance: Instance, completion_s: Floats) -> Floats:
+def ready_s(instance: Instance, release_s: Floats, completion_s: Floats) -> Floats:
     """Return when each job could have run: released, and its predecessors complete."""
-    jobs = instance.jobs
-    at_s = np.maximum(
-        np.fromiter((job.submit_s for job in jobs), np.float64, len(jobs)), instance.now_s
-    )
-    followers = [i for i, job in enumerate(jobs) if job.after]
-    if followers:
-        position = instance.position
-        begun = {*instance.running_job, *instance.suspended_job}
-        for i in followers:
-            if jobs[i].id not in begun:
-                at_s[i] = max(
-                    at_s[i], *(completion_s[position[before]] for before in jobs[i].after)
-                )
+    at_s, position = release_s.copy(), instance.position
+    begun = {*instance.running_job, *instance.suspended_job}
+    for i, job in enumerate(instance.jobs):
+        if job.after and job.id not in begun:
+            at_s[i] = max(at_s[i], *(completion_s[position[before]] for before in job.after))
     return at_s

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...driver.state import Ending
-from ...model.cluster import Steps
-from ...model.instance import Instance
+from ...driver import Ending
+from ...model import Instance, Steps
 from ..record import Floats
 from .losses import CAUSES, starts_by_cause
 from .measure import Metrics

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...frozen import entity
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
+from ...model import Cluster, Instance, Node
 from ...physics import gpus_by_type
 from ..record import SEVERAL_TYPES, Floats, Ints, Record
 from .sums import sums

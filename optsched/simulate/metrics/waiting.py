@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...frozen import entity
-from ...model.cluster import Cluster
+from ...model import Cluster
 from ..record import Floats, Ints, Record
 from .classes import Classes
 from .stays import WENT_ON, Stays

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...duration import human
-from ...model.plan import Plan
+from ...model import Plan
 from ...picture.axis import time_unit
 from ...picture.chart import chart
 from ...picture.gantt import figure as gantt

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ... import files
-from ...model.plan import Level, Plan, Solution
+from ...model import Level, Plan, Solution
 from ...picture.chart import chart
 from ...picture.gantt import figure
 from ...picture.html import div

@@ -7,10 +7,7 @@ import random
 from dataclasses import replace
 
 from ...errors import InputError
-from ...model.cluster import Cluster
-from ...model.instance import Instance
-from ...model.job import Job, gang
-from ...model.profile import Locality, Profile, Sharing
+from ...model import Cluster, Instance, Job, Locality, Profile, Sharing, gang
 from ..profiles import with_profiles
 
 SLOWNESS = {"fastest": -0.60, "fast": -0.35, "median": 0.0, "slow": 0.51, "slowest": 1.90}

@@ -10,10 +10,7 @@ from dataclasses import replace
 
 from ...duration import parse_duration
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
-from ...model.job import Elastic, Job, most_gpus
-from ...model.profile import UNMEASURED, Profile
+from ...model import UNMEASURED, Cluster, Elastic, Instance, Job, Node, Profile, most_gpus
 from ...physics import interpolate
 from ..clusters import GPU_MEMORY_GIB, sizes
 from ..profiles.attach import attach

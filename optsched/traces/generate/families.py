@@ -2,7 +2,7 @@
 measurements."""
 
 from ...frozen import record
-from ...model.profile import Locality, Profile
+from ...model import Locality, Profile
 
 CORE_LEVELS = {
     "light": {1: 0.9, 2: 0.97, 4: 1.0},

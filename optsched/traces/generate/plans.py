@@ -9,8 +9,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from ...errors import InputError
-from ...model.instance import Instance
-from ...model.job import Job, Mode, gang
+from ...model import Instance, Job, Mode, gang
 
 FLOPS, GPU_BYTES = 150e12, 80e9
 NODE_GPUS = 8

@@ -14,9 +14,7 @@ have any size. Cuts are those of guillotine packings (Gilmore and Gomory, Operat
 import numpy as np
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
-from ...model.job import Job
+from ...model import Cluster, Instance, Job, Node
 from .ranges import check_ranges
 
 HORIZON_S = 36_000

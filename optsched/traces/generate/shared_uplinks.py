@@ -3,9 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
-from ...model.instance import Instance
-from ...model.job import gang
-from ...model.profile import Profile
+from ...model import Instance, Profile, gang
 from ..profiles import with_profiles
 from ..profiles.attach import spread_rate
 from ..profiles.measured import family_of

@@ -21,9 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...frozen import record
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance, Running, Slot
-from ...model.job import Job, Mode
+from ...model import Cluster, Instance, Job, Mode, Node, Running, Slot
 from ...physics import placed_rate
 from ..clusters import alike, sizes
 from .families import CHECKPOINT_PERIOD_S, FAMILIES, STARTUP_S, Family

@@ -3,10 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
-from ...model.job import Job
-from ...model.profile import Profile
+from ...errors import InputError
+from ...model import Cluster, Instance, Job, Node, Profile
 from .ranges import check_ranges
 
 CACHE_GIB = 8.0
@@ -60,6 +58,8 @@ def generate(*, jobs: int, gpus: int, seed: int, load: float = 0.7) -> Instance:
             break
         made += [_job(f"{name}-{query}", k, task, round(now_s, 3)) for k, task in enumerate(tasks)]
         query += 1
+    if not made:
+        raise InputError(f"generate: jobs must be {len(tasks)} or more for the first query")
     nodes = tuple(Node(name=f"worker-{i}", gpus=1, model_cache_gib=CACHE_GIB) for i in range(gpus))
     return Instance(
         name=f"workflows-{jobs}-jobs-{gpus}-gpus-seed-{seed}",

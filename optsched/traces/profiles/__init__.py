@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...model.instance import Instance
-from ...model.job import Job
-from ...model.profile import Profile
+from ...model import Instance, Job, Profile
 
 
 def with_profiles(instance: Instance, profile: Callable[[Job], Profile]) -> Instance:

@@ -14,10 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from ...frozen import record
-from ...model.cluster import Cluster, Node
-from ...model.instance import Instance
-from ...model.job import Elastic, Job, gang
-from ...model.profile import Locality, Profile, Sharing
+from ...model import Cluster, Elastic, Instance, Job, Locality, Node, Profile, Sharing, gang
 from ...physics import interpolate
 from .measured import BOARD_W, FAMILIES, TRAINING_SHARE, Family, family_of, known_type
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
-from ...model.instance import Instance
-from ...model.profile import Profile
+from ...model import Instance, Profile
 from . import with_profiles
 
 

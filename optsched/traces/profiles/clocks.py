@@ -3,8 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
-from ...model.instance import Instance
-from ...model.profile import Clock, Profile
+from ...model import Clock, Instance, Profile
 from . import with_profiles
 
 DEFAULT_MHZ = 1530

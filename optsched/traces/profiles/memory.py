@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from ...model.instance import Instance
-from ...model.profile import Profile
+from ...model import Instance, Profile
 from . import with_profiles
 from .measured import Family, family_of
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...frozen import frozen
-from ...model.cluster import Cluster, Node
-from ...model.job import Job
-from ...model.profile import UNMEASURED, Locality, Profile, Sharing
+from ...model import UNMEASURED, Cluster, Job, Locality, Node, Profile, Sharing
 from ..tables.table import UNKNOWN, Row
 
 GPU_MEMORY_GIB = {

@@ -37,8 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
-from ...model.profile import Locality, Profile, Sharing
+from ...model import Cluster, Locality, Node, Profile, Sharing
 from ..clusters import cluster_of
 from ..imported import (
     ClusterText,

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InputError
-from ...model.cluster import Cluster
-from ...model.job import Job
+from ...model import Cluster, Job
 from ..clusters import cluster_of, with_each
 from ..imported import (
     ClusterText,

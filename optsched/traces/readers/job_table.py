@@ -3,7 +3,7 @@ times."""
 
 from typing import Any
 
-from ...model.job import Job
+from ...model import Job
 from ..tables.table import Row
 from ..usable import NO_SUBMISSION, NOTHING, held_beside, ran_s
 

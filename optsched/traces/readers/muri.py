@@ -21,9 +21,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from ...model.cluster import Cluster
-from ...model.job import Job
-from ...model.profile import Profile, Sharing
+from ...model import Cluster, Job, Profile, Sharing
 from ..clusters import cluster_of, with_each
 from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track
 from ..tables.table import Row, Table

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ...errors import InputError
-from ...model.cluster import Node
-from ...model.job import Job
+from ...model import Job, Node
 from ...plugins.options import Flag
 from ..imported import FirstDate, Format, Imported, LastDate, Track, found_beside
 from ..tables.table import Row, Table

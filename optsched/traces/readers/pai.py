@@ -34,8 +34,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Node
-from ...model.job import Job
+from ...model import Job, Node
 from ..clusters import own_or
 from ..imported import (
     ClusterText,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.job import Job
+from ...model import Job
 from ..imported import Track
 from ..tables.table import Table
 from ..usable import NO_TIME, NOTHING, SHORTEST_S

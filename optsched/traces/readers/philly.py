@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ...errors import InputError
-from ...model.job import Job
+from ...model import Job
 from ...plugins.options import Flag
 from ..clusters import own_or
 from ..imported import (

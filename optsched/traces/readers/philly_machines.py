@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
+from ...model import Cluster, Node
 from ..imported import found_beside
 from ..tables.table import Table
 

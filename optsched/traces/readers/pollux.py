@@ -30,9 +30,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ...errors import InputError
-from ...model.cluster import Cluster
-from ...model.job import Elastic, Job
-from ...model.profile import Locality, Profile
+from ...model import Cluster, Elastic, Job, Locality, Profile
 from ...plugins.options import Flag
 from ..clusters import cluster_of
 from ..imported import ClusterText, Format, GpuCount, Imported, Track

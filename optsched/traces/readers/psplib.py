@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster
-from ...model.instance import Instance
-from ...model.job import Job, Mode
+from ...model import Cluster, Instance, Job, Mode
 from ..imported import Format, Imported, Track, read_text
 from ..tables.table import At
 

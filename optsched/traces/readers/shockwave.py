@@ -31,7 +31,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ...model.profile import Phase, Profile
+from ...model import Phase, Profile
 from ..clusters import cluster_of
 from ..imported import (
     ClusterText,

@@ -27,8 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
-from ...model.job import Job
+from ...model import Cluster, Job, Node
 from ..clusters import MAX_GPUS, cluster_of, sizes
 from ..imported import (
     ClusterText,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.cluster import Cluster, Node
+from ...model import Cluster, Node
 from ..clusters import GPU_MEMORY_GIB, MAX_GPUS, cluster_of
 from ..tables.table import Table
 

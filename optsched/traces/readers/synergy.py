@@ -23,8 +23,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ...errors import InputError
-from ...model.job import Job
-from ...model.profile import Locality, Profile
+from ...model import Job, Locality, Profile
 from ..clusters import cluster_of, with_each
 from ..imported import ClusterText, Format, GpuCount, Imported, Track, read_json
 from ..tables.table import Row, lines

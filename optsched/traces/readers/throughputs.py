@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import InputError
-from ...model.cluster import Cluster
-from ...model.job import Job
-from ...model.profile import Profile
+from ...model import Cluster, Job, Profile
 from ..imported import Imported, found_beside, read_json
 from ..tables.table import Row
 from ..usable import SHORTEST_S, imported, stem

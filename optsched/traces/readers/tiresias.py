@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import InputError
-from ...model.job import Job
-from ...model.profile import Profile
+from ...model import Job, Profile
 from ..clusters import cluster_of
 from ..imported import ClusterText, Format, GpuCount, Imported, SwitchTable, Track
 from ..tables.table import Table

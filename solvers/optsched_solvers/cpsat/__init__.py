@@ -1,6 +1,6 @@
 """Solver `cpsat`: the whole horizon by CP-SAT, list search and a Lagrangian bound."""
 
-from optsched.model.instance import Instance
+from optsched.model import Instance
 from optsched.objectives import Inverse, Level, Linear, Objective, RankOfJobs
 from optsched.physics.unplanned import unplanned
 from optsched.plugins.solver import Guarantee, Report, Request

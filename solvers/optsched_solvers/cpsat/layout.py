@@ -1,6 +1,6 @@
 """What lists are decoded with, by numbers: the ways of jobs, sets of nodes, and who runs now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import cast
 
@@ -195,12 +195,12 @@ class Chart:
         for which, a in sorted(enumerate(activity.alternatives), key=lambda pair: pair[1].up):
             if a.fixed or not (kept_to is None or which in kept_to):
                 continue
-            on_one_node, sets = self._where(a)
-            way = Way(which, a, tuple(map(self._set, sets)))
-            if on_one_node:
-                single.append(way)
-            elif sets:
-                several.setdefault(a.mode.gpu_type, []).append(way)
+            for on_one_node, sets in self._where(a):
+                way = Way(which, a, tuple(map(self._set, sets)))
+                if on_one_node:
+                    single.append(way)
+                else:
+                    several.setdefault(a.mode.gpu_type, []).append(way)
         of_sets = {of for way in chain(single, *several.values()) for of in way.sets}
         types = {self._nodes[n].gpu_type for of in of_sets for n in self._nodes_of(of)}
         gpu_type = types.pop() if len(types) == 1 else None
@@ -231,17 +231,22 @@ class Chart:
             self._row(a.mode.gpus, a.up, *sets, seconds=a.seconds, which=way.which)
         return first, len(self._rows)
 
-    def _where(self, a: Alternative) -> tuple[bool, list[Row]]:
-        """Return whether an alternative takes one node, and of which sets."""
-        nodes = self._nodes
-        if a.spread == "node" or a.mode.gpus == 1:
-            return True, [tuple(n for n, most in a.rooms if most >= a.mode.gpus)]
-        own = tuple(n for n, _ in a.rooms)
-        sets = [own]
-        if a.spread == "rack":
-            racks = dict.fromkeys(r for n in own if (r := nodes[n].rack) is not None)
-            sets = [tuple(n for n in own if nodes[n].rack == rack) for rack in racks]
-        return False, [of for of in sets if sum(nodes[n].gpus for n in of) >= a.mode.gpus]
+    def _where(self, a: Alternative) -> Iterator[tuple[bool, list[Row]]]:
+        """Yield whether an alternative takes one node, and of which sets."""
+        nodes, gpus = self._nodes, a.mode.gpus
+        alone, racks = a.spread == "node" or gpus == 1, a.spread == "rack"
+        if alone or racks:
+            able = [n for n, most in a.rooms if most >= gpus and (alone or nodes[n].rack is None)]
+            if able or alone:
+                yield True, [tuple(able)]
+        if not alone:
+            sets: dict[str | None, list[int]] = {}
+            for n, _ in a.rooms:
+                if not racks or nodes[n].rack is not None:
+                    sets.setdefault(nodes[n].rack if racks else None, []).append(n)
+            enough = [own for own in sets.values() if sum(nodes[n].gpus for n in own) >= gpus]
+            if enough:
+                yield False, list(map(tuple, enough))
 
     def _set(self, nodes: Row) -> int:
         number = self._number_of_set.get(nodes)

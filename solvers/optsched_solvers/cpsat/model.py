@@ -14,7 +14,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from optsched.model.job import Job
+from optsched.model import Job
 from optsched.plugins.solver import Constrain
 
 from ..scheduling.problem import Activity, Alternative, Choice, Problem, Schedule
@@ -215,23 +215,20 @@ class Model:
         cp, j, alternative = self.cp, activity.index, activity.alternatives[a]
         literal, mode = self.chosen[j][a], alternative.mode
         parts = []
-        by_rack: dict[str | None, list[Any]] = defaultdict(list)
+        by_rack: dict[str | int, list[Any]] = defaultdict(list)
         for n, most in alternative.rooms:
             part = cp.new_int_var(0, min(most, mode.gpus), f"part_{j}_{a}_{n}")
             self.placing[j, a, n] = part, 1
             parts.append(part)
-            by_rack[self.problem.instance.cluster.nodes[n].rack].append(part)
+            by_rack[self.problem.racks[n]].append(part)
             demand = self.problem.table.on_node(activity.job, mode, n, 1)
             self._draw(interval, ((row, (part, amount)) for row, amount in demand))
         cp.add(sum(parts) == mode.gpus * literal)
         if alternative.spread == "rack":
-            outside = by_rack.pop(None, [])
             inside = {rack: cp.new_bool_var(f"rack_{j}_{a}_{rack}") for rack in by_rack}
             cp.add(sum(inside.values()) == literal)
             for rack, here in inside.items():
                 cp.add(sum(by_rack[rack]) == mode.gpus * here)
-            for part in outside:
-                cp.add(part == 0)
 
     def _hold(self, activity: Activity, interval: Any, held: Alternative) -> None:
         """Hold the known demands of a running job on its nodes, for as long as `interval`."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optsched.errors import InputError
 from optsched.files.certificate import dump_certificate
-from optsched.model.plan import Plan
+from optsched.model import Plan
 from optsched.plugins.solver import Constrain, Report, Request, ignore
 
 from ..scheduling.evaluate import Evaluator

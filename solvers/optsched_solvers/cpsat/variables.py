@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from optsched.errors import InputError, perhaps
-from optsched.model.job import Mode
+from optsched.model import Mode
 
 from .model import Model
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from optsched.frozen import entity
-from optsched.model.job import Mode
+from optsched.model import Mode
 from optsched.objectives import Usage
 from optsched.physics.capacity import Capacity, Demand
 
@@ -138,12 +138,9 @@ def _splits(problem: Problem, bins: tuple[Bin, ...], alternative: Alternative) -
     if alternative.spread == "node" or not gpus:
         yield from (((b, gpus),) for b, each in enumerate(bins) if not most.keys().isdisjoint(each))
         return
-    nodes = problem.instance.cluster.nodes
-    racks: dict[str | None, set[int]] = {}
+    racks: dict[str | int | None, set[int]] = {}
     for n in most:
-        racks.setdefault(None if alternative.spread == "cluster" else nodes[n].rack, set()).add(n)
-    if alternative.spread == "rack":
-        racks.pop(None, None)
+        racks.setdefault(problem.racks[n] if alternative.spread == "rack" else None, set()).add(n)
     for rack in racks.values():
         rooms = [(b, sum(most[n] for n in rack.intersection(each))) for b, each in enumerate(bins)]
         yield from _compositions(gpus, rooms)

@@ -4,7 +4,7 @@ nothing."""
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
-from optsched.model.cluster import Node
+from optsched.model import Node
 from optsched.physics.capacity import kind
 
 from ..scheduling.problem import Problem

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from optsched.frozen import record
-from optsched.model.plan import Plan
+from optsched.model import Plan
 from optsched.objectives import Usage, level_value
 
 from ..scheduling.ticks import Tick, choose_tick

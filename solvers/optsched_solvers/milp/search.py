@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from optsched.bounds.yardstick import yardsticks
-from optsched.model.plan import Plan
+from optsched.model import Plan
 from optsched.objectives import level_value, values
 from optsched.plugins.solver import Report, Request
 from optsched.verify import verify

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.model.instance import Instance
-from optsched.model.plan import Plan
+from optsched.model import Instance, Plan
 from optsched.objectives import Objective
 from optsched.physics.unplanned import unplanned
 from optsched.plugins.options import PluginOptions, declared_options

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.world import World
-from optsched.model.job import Job
+from optsched.driver import World
+from optsched.model import Job
 from optsched.physics import TIME_TOLERANCE_S, locality_rate
 from optsched.plugins.options import Duration, PluginOptions, declared_options
 

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Fit, World
+from optsched.model import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options

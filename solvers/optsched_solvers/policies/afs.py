@@ -1,6 +1,6 @@
 """Apathetic Future Share: GPUs go to the shorter or the longer of two jobs by what it gains."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.gang_counts import Allotment, GangCounts
 from .parts.gpu_pool import GpuPool

@@ -5,10 +5,8 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optsched.driver import Outlook, Room, World
 from optsched.driver.demand import Demand
-from optsched.driver.outlook import Outlook
-from optsched.driver.placement import Room
-from optsched.driver.world import World
 from optsched.physics import TIME_TOLERANCE_S
 
 from .parts.demand_queue import Entry, arrival_key

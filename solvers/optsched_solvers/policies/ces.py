@@ -6,11 +6,9 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 from annotated_types import Ge
 
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Room, World
 from optsched.frozen import frozen
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, declared_options

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
-from optsched.driver.layout import Need
-from optsched.driver.outlook import Outlook
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Fit, Need, Outlook, Room, World
+from optsched.model import Placement
 from optsched.physics import with_cores
 from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option

@@ -3,8 +3,8 @@ finishes them first, models cached or fetched."""
 
 from dataclasses import dataclass, field
 
-from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.driver import World
+from optsched.model import Placement, Slot
 from optsched.physics import setup_s
 from optsched.physics.modes import Option
 

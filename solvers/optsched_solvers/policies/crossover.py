@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.pair_sharing import (
     PairPolicy,

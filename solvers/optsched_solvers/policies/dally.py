@@ -7,11 +7,8 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.outlook import Outlook
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Fit, Outlook, Room, World
+from optsched.model import Placement
 from optsched.physics import TIME_TOLERANCE_S, Span, hold_to_save_s, setup_s, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PluginOptions, declared_options

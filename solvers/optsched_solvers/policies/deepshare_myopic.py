@@ -6,10 +6,9 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from optsched.driver import Fit, World
 from optsched.driver.demand import Demand
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 

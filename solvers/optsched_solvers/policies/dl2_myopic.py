@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from optsched.driver.world import World
-from optsched.model.instance import Running
+from optsched.driver import World
+from optsched.model import Running
 from optsched.physics import hold_to_save_s, setup_s
 from optsched.plugins.options import PositiveDuration, declared_options
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, World
 from optsched.physics import cpus, memory_gib
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options

@@ -3,7 +3,7 @@
 from collections import deque
 from heapq import heappop, heappush
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.demand_queue import Entry, arrival_key
 from .parts.starting import start_fitting

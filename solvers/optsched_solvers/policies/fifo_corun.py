@@ -5,7 +5,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.demand_queue import Entry, arrival_key

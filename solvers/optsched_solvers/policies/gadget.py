@@ -6,11 +6,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Annotated, Literal
 
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
-from optsched.model.job import Elastic
+from optsched.driver import Fit, Room, World
+from optsched.model import Elastic, Placement
 from optsched.physics import Span, hold_to_save_s, placed_rate, setup_s, span, uplinks
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveDuration, declared_options

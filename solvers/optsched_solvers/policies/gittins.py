@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.estimates.lengths import Lengths
 from optsched.plugins.options import PluginOptions, PositiveNumber, declared_options
 

@@ -2,7 +2,7 @@
 
 import math
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.preemptive import Preemptive
 

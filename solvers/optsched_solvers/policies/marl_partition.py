@@ -8,10 +8,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
-from optsched.model.job import Mode
+from optsched.driver import Fit, World
+from optsched.model import Mode, Placement
 from optsched.physics.contention import channel_gbps, channel_loads
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, World
 from optsched.errors import InputError
-from optsched.model.instance import Placement
+from optsched.model import Placement
 from optsched.physics import crossed_uplinks, span
 from optsched.physics.contention import memory_gbps
 from optsched.physics.modes import Option

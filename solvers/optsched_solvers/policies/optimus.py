@@ -2,7 +2,7 @@
 
 from heapq import heapify, heappop, heappush
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.gang_counts import Allotment
 from .parts.gpu_pool import GpuPool

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal
 
+from optsched.driver import Fit, Room, World
 from optsched.driver.mixed import may_mix, mixed_option
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
 from optsched.physics import Span, gpu_type_rate, locality_rate
 from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
-from optsched.driver.world import World
-from optsched.model.cluster import POWER_CAP
-from optsched.model.instance import Running
+from optsched.driver import World
+from optsched.model import POWER_CAP, Running
 from optsched.physics import power_w
 from optsched.physics.modes import Option
 from optsched.plugins.options import PositiveNumber, declared_options

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.estimates.history import by_completion
 from optsched.estimates.learned import Learned
 from optsched.estimates.unknown import FIRST_GUESS_S
-from optsched.model.instance import Completed
-from optsched.model.job import Job, gang
+from optsched.model import Completed, Job, gang
 from optsched.plugins.options import PluginOptions, Share, declared_options
 
 from .parts.demand_queue import DemandQueue, arrival_key

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Lt
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import declared_options
 
 from .parts.demand_queue import arrival_key

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Le
 
-from optsched.driver.world import World
-from optsched.model.profile import Phase
+from optsched.driver import World
+from optsched.model import Phase
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, PositiveDuration, declared_options
 

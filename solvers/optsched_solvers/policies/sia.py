@@ -1,6 +1,6 @@
 """Sia's allocation of adaptive jobs on several GPU types."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.configuration_choice import Configuration, choose
 from .parts.gang_counts import GangCounts, by_type

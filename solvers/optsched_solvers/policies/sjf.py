@@ -1,6 +1,6 @@
 """Shortest job first."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.list_scheduling import ListScheduling
 

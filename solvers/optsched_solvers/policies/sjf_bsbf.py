@@ -3,8 +3,8 @@
 from operator import itemgetter
 from typing import Annotated, Literal
 
-from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.driver import World
+from optsched.model import Placement, Slot
 from optsched.physics import placed_rate
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, declared_options

@@ -1,6 +1,6 @@
 """Shortest remaining time first."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .parts.preemptive import Preemptive
 

@@ -4,9 +4,7 @@ proportional share."""
 import math
 from collections import Counter, defaultdict
 
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Room, World
 from optsched.physics import cpus, memory_gib
 from optsched.physics.modes import Option
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Room, World
 from optsched.physics.modes import Option
 from optsched.plugins.options import declared_options
 

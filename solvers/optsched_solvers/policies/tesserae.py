@@ -4,12 +4,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from optsched.driver.mixed import placement_on
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.cluster import Node
-from optsched.model.instance import Placement
+from optsched.driver import Fit, Room, World, placement_on
+from optsched.model import Node, Placement
 from optsched.plugins.options import PositiveDuration, declared_options
 
 from .las import level

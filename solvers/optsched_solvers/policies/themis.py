@@ -7,9 +7,7 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
-from optsched.driver.outlook import Outlook
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Outlook, World
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.options import Duration, PluginOptions, Share, declared_options
 

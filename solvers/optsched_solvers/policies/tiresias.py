@@ -8,9 +8,7 @@ from typing import Annotated
 
 from annotated_types import Ge, MinLen
 
-from optsched.driver.outlook import Outlook
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Outlook, World
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.options import PositiveNumber, declared_options
 

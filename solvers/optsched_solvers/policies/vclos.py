@@ -1,9 +1,8 @@
 """vClos: every job has its uplinks for itself, so that none is ever slowed down by another's
 traffic."""
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Fit, World
+from optsched.model import Placement
 from optsched.physics import crossed_uplinks
 from optsched.physics.modes import Option
 

@@ -4,9 +4,7 @@ import math
 from collections.abc import Hashable
 from heapq import heappop, heappush
 
-from optsched.driver.reservation import Reservation
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Reservation, World
 
 from .parts.demand_queue import Key
 from .parts.list_scheduling import ListScheduling

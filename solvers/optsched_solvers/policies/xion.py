@@ -9,13 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.driver.layout import Need
-from optsched.driver.outlook import Outlook
-from optsched.driver.reservation import Reservations
-from optsched.driver.trial import Trial
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement, Running
+from optsched.driver import Fit, Need, Outlook, Reservations, Trial, World
+from optsched.model import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
 from optsched.physics.contention import may_contend
 

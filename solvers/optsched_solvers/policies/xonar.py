@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import PluginOptions, declared_options
 
 from .parts.overlaps import Overlap, hosts, overlaps

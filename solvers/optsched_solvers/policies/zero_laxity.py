@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.physics import TIME_TOLERANCE_S, setup_s
 from optsched.plugins.options import Duration, PluginOptions, declared_options
 

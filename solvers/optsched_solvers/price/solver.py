@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
-from optsched.model.plan import CLOSED_GAP
+from optsched.model import CLOSED_GAP
 from optsched.plugins.options import PluginOptions, declared_options
 from optsched.round.exact import program
 from optsched.round.model import Floats, Ints, RoundModel

@@ -281,11 +281,9 @@ class FreeCapacity:
     def _fewest(self, chosen: Alternative, gpus: int, rooms: list[tuple[int, int]]) -> Split | None:
         if chosen.spread == "cluster":
             return take_largest(rooms, gpus)
-        racks: dict[str, list[tuple[int, int]]] = {}
+        racks: dict[str | int, list[tuple[int, int]]] = {}
         for room, node in rooms:
-            rack = self.problem.instance.cluster.nodes[node].rack
-            if rack is not None:
-                racks.setdefault(rack, []).append((room, node))
+            racks.setdefault(self.problem.racks[node], []).append((room, node))
         splits = [
             split
             for members in racks.values()

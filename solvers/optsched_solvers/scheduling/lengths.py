@@ -1,7 +1,6 @@
 """Seconds that a job yet takes: where it goes on, and from a fresh start."""
 
-from optsched.model.instance import Instance
-from optsched.model.job import Job, Mode
+from optsched.model import Instance, Job, Mode
 from optsched.physics import placed_rate, remaining_after_preemption_s, run_s, setup_s
 
 

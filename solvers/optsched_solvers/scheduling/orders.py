@@ -151,9 +151,12 @@ class Orders:
         elif alternative.spread == "node" or gpus <= 1:
             yield from (((node, gpus),) for node, most in rooms if most >= gpus)
         else:
+            racks = self.problem.racks
             for parts in product(*(range(min(most, gpus) + 1) for _, most in rooms)):
                 if sum(parts) == gpus:
-                    yield tuple((node, n) for (node, _), n in zip(rooms, parts, strict=True) if n)
+                    split = [(node, n) for (node, _), n in zip(rooms, parts, strict=True) if n]
+                    if alternative.spread != "rack" or len({racks[node] for node, _ in split}) == 1:
+                        yield tuple(split)
 
     def _way(self, activity: Activity, which: int, split: Split) -> Way:
         problem, alternative = self.problem, activity.alternatives[which]

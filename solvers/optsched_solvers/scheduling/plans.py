@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from optsched.driver.mixed import placement_on
-from optsched.model.plan import JobPlan, Plan, Segment
+from optsched.driver import placement_on
+from optsched.model import JobPlan, Plan, Segment
 from optsched.verify import decision_now
 
 from .problem import Activity, Choice, Problem, Schedule

@@ -9,8 +9,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from optsched.frozen import record
-from optsched.model.instance import Instance, Running
-from optsched.model.job import Job, Mode
+from optsched.model import Instance, Job, Mode, Running
 from optsched.objectives import Inverse, Numbers, Objective, SumOfJobs, Usage
 from optsched.physics import TIME_TOLERANCE_S, Span, cpus, hold_to_save_s, may_preempt, memory_gib
 from optsched.physics.capacity import Capacity
@@ -126,6 +125,11 @@ class Problem:
         self.objective = objective
         cluster = instance.cluster
         self.node_types = [node.gpu_type for node in cluster.nodes]
+        self.racks: list[str | int] = [
+            n if node.rack is None else node.rack for n, node in enumerate(cluster.nodes)
+        ]
+        """The rack of each node; a node that is in none is as a rack of its own: on it alone a
+        gang is within a rack."""
         self.table = Capacity(cluster, instance.tenants)
         self.rows = self.table.rows
         self.gpu_row = self.table.gpus

@@ -8,8 +8,7 @@ starts up. From when one leaves, because it is done or saved, the other works at
 from collections.abc import Iterator
 
 from optsched.frozen import record
-from optsched.model.instance import Instance, Running
-from optsched.model.plan import Segment
+from optsched.model import Instance, Running, Segment
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, placed_rate, run_s
 
 from .lengths import continue_s

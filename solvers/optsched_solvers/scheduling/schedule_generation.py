@@ -295,10 +295,10 @@ def canonical(problem: Problem, activity: Activity, choice: Choice) -> Choice:
         return activity.stays(alone=False)
     if chosen.fixed or not choice.split or chosen.spread == "node":
         return choice
-    racks = {problem.instance.cluster.nodes[node].rack for node, _ in choice.split}
     spans = WIDEST_FIRST
     if len(choice.split) > 1:
-        spans = WIDEST_FIRST[:2] if len(racks) == 1 and None not in racks else WIDEST_FIRST[:1]
+        racks = {problem.racks[node] for node, _ in choice.split}
+        spans = WIDEST_FIRST[:2] if len(racks) == 1 else WIDEST_FIRST[:1]
     best = choice.alternative
     for i, other in enumerate(activity.alternatives):
         if (

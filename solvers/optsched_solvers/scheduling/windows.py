@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from optsched.frozen import record
-from optsched.model.cluster import Window
-from optsched.model.instance import Instance, Running
-from optsched.model.job import Job
+from optsched.model import Instance, Job, Running, Window
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, may_preempt
 from optsched.physics.catalogue import catalogue_of
 from optsched.physics.unschedulable import why_never

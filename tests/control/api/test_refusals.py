@@ -42,6 +42,7 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
         for name in ("..", "../x", "/", "a/b", "a b", "ü", "-a", "a-", "", "a\n")
     ),
     ({"name": "a" * 64}, "name is longer than 63"),
+    ({"argv": [], "directory": "x"}, "argv is empty; give it an entry. directory must"),
     ({"name": 7}, "name should be a text"),
     ({"environment": {"A=B": "x"}}, "environment.A=B takes variable names"),
     ({"environment": {"A": "\0"}}, "environment.A takes variable names"),

@@ -66,6 +66,9 @@ class Attempt:
         )
         return self.started[-1]
 
+    def failed(self) -> dict[str, Any] | None:
+        return records.read(self.files.path / "failed.json")
+
     def ending(self, name: str = "n1") -> dict[str, Any]:
         found: dict[str, Any] = until(lambda: self.files.exit(name))
         return found
@@ -108,7 +111,7 @@ def test_the_ranks_gpus_and_status_are_handed_on(attempt: Attempt) -> None:
 def test_a_job_that_ray_gave_too_few_gpus_does_not_run(attempt: Attempt) -> None:
     attempt.prepare("touch ran", gpus=2)
     assert attempt.run(CUDA_VISIBLE_DEVICES="5").wait(timeout=60) == 1
-    failed = attempt.files.failed()
+    failed = attempt.failed()
     assert failed is not None and failed["reason"] == "Ray gave it 1 of its 2 GPUs"
     assert not (attempt.folder / "ran").exists()
 
@@ -195,7 +198,7 @@ def test_a_gang_waits_for_its_last_node(attempt: Attempt) -> None:
 def test_a_gang_of_which_one_never_comes_ends(attempt: Attempt) -> None:
     attempt.prepare("touch ran", nodes=("n2", "n1"), start_timeout_s=1.0)
     assert attempt.run("n2").wait(timeout=60) == 1
-    failed = attempt.files.failed()
+    failed = attempt.failed()
     assert failed is not None and (failed["node"], failed["reason"]) == (
         "n1",
         "Ray did not start it within 1 s",
@@ -211,7 +214,7 @@ def test_one_of_a_gang_is_lost(attempt: Attempt) -> None:
     lost, other = attempt.run("n2"), attempt.run("n1")
     until(lambda: (attempt.folder / "n1").exists() and (attempt.folder / "n2").exists())
     lost.kill()
-    failed = until(attempt.files.failed)
+    failed = until(attempt.failed)
     assert (
         failed["node"] == "n2"
         and failed["status"] is None

@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ....model.cluster import Cluster, Tenant
-from ....model.instance import Failure, Instance
-from ....model.job import Job, gang
-from ....model.profile import Profile
+from ....model import Cluster, Failure, Instance, Job, Profile, Tenant, gang
 from ....physics.catalogue import catalogue_of
 from ....physics.unschedulable import why_never
 from ...profiles.attach import attach

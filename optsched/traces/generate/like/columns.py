@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ....frozen import frozen
-from ....model.instance import Instance
-from ....model.job import gang
+from ....model import Instance, gang
 from ...tables.table import Row, Table
 from .arrivals import DAY_S, HOUR_S
 from .distribution import Floats

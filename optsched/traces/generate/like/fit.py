@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....frozen import record
-from ....model.instance import Instance
-from ....model.job import gang
+from ....model import Instance, gang
 from .columns import Columns
 from .distribution import Floats
 from .model import Model

@@ -7,7 +7,7 @@ from pathlib import Path
 from ....duration import human
 from ....errors import InputError
 from ....files import write_text
-from ....model.instance import Instance
+from ....model import Instance
 from ....picture.html import div, document, folding, table, tiles
 from ....picture.interactive import figure
 from ....picture.panels import Chart

@@ -3,7 +3,7 @@
 from dataclasses import field
 
 from ....frozen import frozen
-from ....model.profile import UNMEASURED, Profile
+from ....model import UNMEASURED, Profile
 from .distribution import Quantiles
 
 HOURS, WEEKDAYS = 24, 7

@@ -1,6 +1,6 @@
 """The machines of a model's cluster, scaled to any number of GPUs."""
 
-from ....model.cluster import Cluster, Node
+from ....model import Cluster, Node
 from ...clusters import NODES_PER_RACK
 from .model import Model, NodeKind
 

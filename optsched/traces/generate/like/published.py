@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ....model.profile import UNMEASURED, Locality, Profile, Sharing
+from ....model import UNMEASURED, Locality, Profile, Sharing
 from .distribution import lognormal, quantiles, sigma_of
 from .model import Cause, Failing, Group, Model, NodeKind, Rhythm, Row
 

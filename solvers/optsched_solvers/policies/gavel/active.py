@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.driver.layout import Need
-from optsched.driver.world import World
-from optsched.model.job import Job
+from optsched.driver import Need, World
+from optsched.model import Job
 from optsched.physics.modes import Option
 
 Floats = NDArray[np.float64]

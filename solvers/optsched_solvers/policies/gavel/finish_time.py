@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .active import Floats
 from .lp_rounds import LpOptions, LpRounds, remaining_s

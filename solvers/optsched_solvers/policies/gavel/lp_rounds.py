@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import declared_options
 
 from .active import Active, Floats, Kinds

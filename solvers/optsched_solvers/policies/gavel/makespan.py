@@ -1,6 +1,6 @@
 """Gavel's minimum makespan."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .lp_rounds import LpOptions, LpRounds, remaining_s
 from .program import Allocation, Program, most

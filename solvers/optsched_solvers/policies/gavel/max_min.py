@@ -1,6 +1,6 @@
 """Gavel's max-min fairness, which is also its policy of least attained service."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .active import Floats, weights_of
 from .lp_rounds import LpOptions, LpRounds

@@ -5,8 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from optsched.driver.view import PolicyError
-from optsched.driver.world import World
+from optsched.driver import PolicyError, World
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from optsched.driver.world import World
-from optsched.model.profile import Profile
+from optsched.driver import World
+from optsched.model import Profile
 from optsched.physics import sharing_rate
 
 from .active import Active, Ints, Kinds

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .active import Floats
 from .lp_rounds import HeterogeneityOption, LpRounds, remaining_s

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.frozen import entity
 from optsched.plugins.options import declared_options
 

@@ -1,8 +1,8 @@
 """HadarE: Hadar, with copies of jobs on what would stay idle."""
 
+from optsched.driver import World
 from optsched.driver.mixed import mixed_option
-from optsched.driver.world import World
-from optsched.model.job import Elastic, Job
+from optsched.model import Elastic, Job
 from optsched.physics import gang_sizes
 
 from ..parts.gang_placement import first_gpus

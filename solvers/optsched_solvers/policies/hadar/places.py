@@ -6,13 +6,10 @@ from dataclasses import field, replace
 from heapq import merge
 from typing import NamedTuple
 
-from optsched.driver.mixed import may_mix, mixed_option, placement_on
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Room, World, placement_on
+from optsched.driver.mixed import may_mix, mixed_option
 from optsched.frozen import record
-from optsched.model.instance import Placement
-from optsched.model.job import Job
+from optsched.model import Job, Placement
 from optsched.physics import gpu_type_rate, span
 from optsched.physics.capacity import serves
 from optsched.physics.modes import WIDEST_FIRST, Option

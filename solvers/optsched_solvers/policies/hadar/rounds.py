@@ -4,13 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-from optsched.driver.layout import Need
-from optsched.driver.outlook import Outlook
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
-from optsched.model.profile import Profile
+from optsched.driver import Fit, Need, Outlook, Room, World
+from optsched.model import Placement, Profile
 from optsched.physics import TIME_TOLERANCE_S, gpus_by_type, hold_to_save_s, setup_s
 from optsched.physics.modes import Option
 from optsched.plugins.options import (

@@ -1,8 +1,7 @@
 """List scheduling in order of arrival, with the node chosen by a score."""
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Fit, World
+from optsched.model import Placement
 from optsched.physics.modes import Option
 
 from .list_scheduling import ListScheduling

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from optsched.driver.outlook import Outlook
-from optsched.driver.trial import Trial
+from optsched.driver import Outlook, Trial
 
 from .demand_queue import arrival_key
 from .starting import start_each

@@ -1,6 +1,6 @@
 """CODA's arrays of nodes for small gangs and for wide ones."""
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 WIDE_GPUS = 4
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from optsched.driver.world import World
-from optsched.model.job import Job, Mode
+from optsched.driver import World
+from optsched.model import Job, Mode
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 

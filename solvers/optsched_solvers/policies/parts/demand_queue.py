@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import chain
 from typing import Any
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 Key = tuple[float, float, float, float]
 """Lower first: -priority, rank, submission, position; it ends with the job's arrival, so that no

@@ -3,11 +3,8 @@
 from collections.abc import Container, Iterable, Mapping
 from typing import Annotated, Literal, TypeVar
 
-from optsched.driver.layout import Need
-from optsched.driver.mixed import placement_on
-from optsched.driver.placement import Room
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Need, Room, World, placement_on
+from optsched.model import Placement
 from optsched.physics import span
 from optsched.physics.modes import WIDEST_FIRST, Option
 from optsched.plugins.options import PluginOptions, declared_options

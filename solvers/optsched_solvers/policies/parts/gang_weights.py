@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from optsched.driver.world import World
-from optsched.model.instance import Instance
-from optsched.model.job import Job
+from optsched.driver import World
+from optsched.model import Instance, Job
 
 GANG = 2.0
 """The weight of a gang is raised by this times its share of all GPUs of a type. Such a gang finds

@@ -4,7 +4,7 @@ for places."""
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 
 class GpuPool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from optsched.model.cluster import Cluster
+from optsched.model import Cluster
 from optsched.physics.modes import Option
 
 from .gang_counts import by_size

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable
 
-from optsched.driver.reservation import Claimed, Reservation, Reservations
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Reservation, Reservations, World
+from optsched.driver.reservation import Claimed
+from optsched.model import Placement
 from optsched.objectives import Objective
 from optsched.physics.modes import Option
 

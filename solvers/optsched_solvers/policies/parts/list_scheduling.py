@@ -2,9 +2,7 @@
 
 from collections.abc import Hashable
 
-from optsched.driver.reservation import Reservation, Reservations
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Reservation, Reservations, World
 
 from .demand_queue import DemandQueue, arrival_key
 from .starting import start_at

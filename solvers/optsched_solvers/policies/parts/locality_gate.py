@@ -6,13 +6,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from optsched.driver.layout import Need
-from optsched.driver.placement import Room
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, Need, Room, World
 from optsched.frozen import frozen
-from optsched.model.job import Elastic, Job
-from optsched.model.profile import Profile
+from optsched.model import Elastic, Job, Profile
 from optsched.physics import TIME_TOLERANCE_S, Span, rate
 from optsched.physics.catalogue import Catalogue
 from optsched.physics.modes import Option

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.frozen import record
 from optsched.physics import overlap_rate, sharing_rate
 from optsched.physics.modes import Option

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from optsched.driver.world import World
-from optsched.model.job import Mode
-from optsched.model.profile import Sharing
+from optsched.driver import World
+from optsched.model import Mode, Sharing
 from optsched.physics import beyond_gpu_memory, sharing_rate
 from optsched.physics.modes import Option, with_less_gpu_memory
 

@@ -5,12 +5,8 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from optsched.driver.outlook import Outlook
-from optsched.driver.placement import Room
-from optsched.driver.reservation import Reservations
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Placement
+from optsched.driver import Fit, Outlook, Reservations, Room, World
+from optsched.model import Placement
 from optsched.physics import TIME_TOLERANCE_S
 
 from .demand_queue import DemandQueue, Entry, Key, arrival_key

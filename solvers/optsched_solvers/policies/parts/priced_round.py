@@ -3,11 +3,9 @@
 from dataclasses import replace
 from itertools import chain
 
+from optsched.driver import Trial, World
 from optsched.driver.snapshot import Snapshot
-from optsched.driver.trial import Trial
-from optsched.driver.world import World
-from optsched.model.instance import Instance
-from optsched.model.job import Mode
+from optsched.model import Instance, Mode
 from optsched.objectives import Objective
 from optsched.physics.modes import Option, with_less_gpu_memory
 from optsched.plugins import registry

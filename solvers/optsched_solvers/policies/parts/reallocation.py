@@ -5,9 +5,8 @@ import math
 from collections.abc import Iterable
 from typing import Annotated
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Running
+from optsched.driver import Fit, World
+from optsched.model import Running
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.physics.modes import Option
 from optsched.plugins.options import PluginOptions, PositiveDuration, declared_options

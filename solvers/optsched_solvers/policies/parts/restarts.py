@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 
 class Growth:

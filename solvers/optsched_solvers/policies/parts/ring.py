@@ -4,7 +4,7 @@ workers of each ring for one slot."""
 from collections.abc import Mapping, Sequence
 
 from optsched.frozen import frozen
-from optsched.model.job import Job, most_gpus
+from optsched.model import Job, most_gpus
 from optsched.physics import Span, locality_rate
 
 from .configuration_choice import Configuration, choose

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush, heapreplace
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from .demand_queue import Key, arrival_key
 

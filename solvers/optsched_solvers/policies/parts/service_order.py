@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import PositiveDuration, declared_options
 
 from .demand_queue import Key, arrival_key

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 
-from optsched.driver.world import World
-from optsched.model.instance import Placement, Slot
+from optsched.driver import World
+from optsched.model import Placement, Slot
 from optsched.physics.modes import Option
 
 from .gang_placement import by_rack, fill, usable

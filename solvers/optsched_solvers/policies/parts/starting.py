@@ -3,8 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 
-from optsched.driver.view import Fit
-from optsched.driver.world import World
+from optsched.driver import Fit, World
 
 from .demand_queue import in_order
 

@@ -3,10 +3,8 @@
 from collections.abc import Collection
 from itertools import chain
 
+from optsched.driver import Outlook, Trial, World
 from optsched.driver.borrowing import priority_of
-from optsched.driver.outlook import Outlook
-from optsched.driver.trial import Trial
-from optsched.driver.world import World
 
 
 def is_tiered(world: World) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from optsched.driver.world import World
+from optsched.driver import World
 
 from ..parts.reallocation import held
 from .agent import Performance, Seen, fit

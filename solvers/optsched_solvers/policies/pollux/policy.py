@@ -3,11 +3,8 @@
 import math
 from typing import Annotated, Literal
 
-from optsched.driver.mixed import placement_on
-from optsched.driver.view import Fit
-from optsched.driver.world import World
-from optsched.model.instance import Running
-from optsched.model.job import Job
+from optsched.driver import Fit, World, placement_on
+from optsched.model import Job, Running
 from optsched.physics import placed_rate, span
 from optsched.physics.modes import Option
 from optsched.plugins.options import Duration, declared_options

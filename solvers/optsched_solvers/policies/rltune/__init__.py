@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.plugins.options import PluginOptions, declared_options
 
 from .queue import RULES, Moment

@@ -6,9 +6,8 @@ from itertools import groupby
 
 import numpy as np
 
+from optsched.driver import Fit, World
 from optsched.driver.demand import Demand
-from optsched.driver.view import Fit
-from optsched.driver.world import World
 from optsched.physics.modes import Option
 
 from ..backfill import fill, reserve

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.driver.world import World
+from optsched.driver import World
 from optsched.errors import InputError
-from optsched.model.instance import Instance
+from optsched.model import Instance
 from optsched.plugins import registry
 from optsched.plugins.policy import Policy
 from optsched.simulate.run import simulate
