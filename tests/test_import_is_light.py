@@ -14,6 +14,7 @@ HEAVY = (
     "matplotlib",
     "plotly",
     "networkx",
+    "numba",
     "polars",
     "highspy",
     "rich.progress",

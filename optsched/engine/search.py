@@ -30,6 +30,8 @@ MANY_JOBS, VERY_MANY_JOBS = 2_000, 20_000
 
 OVERRUN = 0.1
 """Part of the time limit that a solver may take on top before it is killed."""
+MOST_MORE_S = 300.0
+"""Most seconds more that a solver is given to compile what it keeps on this machine."""
 REPRODUCIBLE_SHARE = 0.8
 """With one worker the solver is given this fixed part of the time limit, whatever the clock
 says."""
@@ -104,6 +106,7 @@ class Search:
         self.incumbent = Incumbent(instance, objective, any_plan=False)
         self.not_run: str | None = None  # why there is no exact solver
         self.interrupted = False
+        self.more_s = 0.0  # what the exact solver has compiled for, once on this machine
         self.ran = False
         self.finished = False  # the exact solver did all it could
         self.infeasible: str | None = None
@@ -262,10 +265,9 @@ class Search:
     def _listen(self, solver: Solver, child: Child) -> bool:
         """Hear the child until it is done or nothing is left to find; True where its time was up
         before."""
-        until_s = self.started_s + (1 + OVERRUN) * self.time_limit_s
-        shown_s = time.monotonic()
+        limit_s, shown_s = (1 + OVERRUN) * self.time_limit_s, time.monotonic()
         while not child.ended and not self.finished:
-            now_s = time.monotonic()
+            now_s, until_s = time.monotonic(), self.started_s + limit_s + self.more_s
             if now_s >= until_s:
                 return True
             self._hear(solver, child, min(PROGRESS_EVERY_S, until_s - now_s))
@@ -299,6 +301,9 @@ class Search:
             case "log":
                 if self.log is not None:
                     self.log(str(said[0]))
+                return
+            case "more_time":
+                self.more_s = min(said[0], MOST_MORE_S)
                 return
             case "plan":
                 self._plan(name, said[0])

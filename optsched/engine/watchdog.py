@@ -26,6 +26,7 @@ ARITY = {
     "infeasible": 1,
     "note": 1,
     "certificate": 1,
+    "more_time": 1,
     "log": 1,
     "done": 0,
     "unable": 1,

@@ -65,9 +65,18 @@ def _load(group: Group, name: str, others: tuple[str, ...] = ()) -> Any:
     try:
         return entries(group)[name].load()
     except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
         raise SolverUnavailableError(
             f"{name} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C is behind an error: native modules say that their import failed."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _usable(group: Group, name: str, others: tuple[str, ...] = ()) -> Any:

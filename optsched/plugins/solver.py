@@ -55,7 +55,8 @@ class Report:
     earlier levels, with what proved it. infeasible: the solver claims that no plan exists. The
     engine believes it only where no plan is found at all. note: one sentence for the person who
     reads the solution. log: a line of the log of the search. certificate: the text of the file
-    that proves a bound.
+    that proves a bound. more_time_s: by how many seconds the solver may exceed its time limit,
+    because it compiles what is then kept on this machine, or has done so.
     """
 
     plan: Callable[[Plan], None]
@@ -64,6 +65,7 @@ class Report:
     note: Callable[[str], None]
     log: Callable[[str], None] = ignore
     certificate: Callable[[str], None] = ignore
+    more_time_s: Callable[[float], None] = ignore
 
     @classmethod
     def telling(cls, tell: Callable[..., None]) -> "Report":
@@ -80,6 +82,7 @@ class Report:
             note=text("note"),
             log=text("log"),
             certificate=text("certificate"),
+            more_time_s=lambda seconds: tell("more_time", float(seconds)),
         )
 
 

@@ -4,6 +4,7 @@ processes.
 They plan `two_gpus`, where every list schedule by age or length ends at 7 s, the best plan at 6 s.
 """
 
+import math
 import os
 import signal
 import subprocess
@@ -153,6 +154,16 @@ class BetterThenHangs(Stubborn):
     def solve(self, request: Request, report: Report) -> None:
         report.plan(plan_from(request.instance, BETTER_S))
         super().solve(request, report)
+
+
+class Compiles(Fake):
+    """Compiles past its time limit, and plans then."""
+
+    def solve(self, request: Request, report: Report) -> None:
+        report.more_time_s(math.inf)
+        time.sleep(request.time_limit_s + 0.5)
+        report.more_time_s(request.time_limit_s + 0.5)
+        Best().solve(request, report)
 
 
 class Native(Fake):

@@ -107,6 +107,11 @@ def test_killed_at_the_deadline(solver: fakes.Fake, capfd: pytest.CaptureFixture
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_is_compiled_once_on_a_machine_takes_none_of_the_limit() -> None:
+    solution = answer(fakes.Compiles())
+    assert (solution.solver, solution.value) == ("fake", BEST_MAKESPAN_S)
+
+
 def test_a_request_that_is_never_read_does_not_hold_up() -> None:
     # More text than a pipe holds; 2395 s in all, so that the bound of half of it is not reached.
     jobs = tuple(Job(id=f"{i:0300}", duration_s=1.0 + i % 7) for i in range(600))

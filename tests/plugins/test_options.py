@@ -160,3 +160,16 @@ def test_bounds_on_both_sides_are_a_range() -> None:
         count: Annotated[int, Ge(2), Le(9)] = 2
 
     assert described(Ranged)[0].expected == "a whole number from 2 to 9"
+
+
+def test_an_interrupted_import_is_no_missing_plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Native:
+        def load(self) -> None:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as error:
+                raise ImportError("initialization failed") from error
+
+    monkeypatch.setattr(registry, "entries", lambda group: {"native": Native()})
+    with pytest.raises(KeyboardInterrupt):
+        registry.solver("native")

@@ -71,7 +71,7 @@ class ListSearch:
         self.level = 0
         self.values = (math.inf,) * len(self.problem.objective.levels)
         self.decoder: Decoder | FreeTimes = (
-            FreeTimes(self.problem, progress.evaluator, self.budget)
+            FreeTimes(self.problem, self.budget)
             if quick and free_times.applies(self.problem)
             else Decoder(self.problem, self.budget)
         )
@@ -93,6 +93,11 @@ class ListSearch:
         self._often = [max(1, *(o.mode.gpus for o in a.alternatives)) ** LARGER for a in activities]
         self._best = self.list
         self._decode_and_keep(self.list, 0.0)
+
+    @property
+    def was_compiled(self) -> bool:
+        """Return whether the decoder had to be compiled in this process."""
+        return isinstance(self.decoder, FreeTimes) and self.decoder.was_compiled
 
     def run(self, until: float) -> None:
         """Search until `until` of the budget is left: for each level whose value is not proved, as
@@ -212,7 +217,8 @@ class ListSearch:
             return
         values = decoded.values(self.progress.evaluator)
         if self._is_taken(values, temperature):
-            self.list, self.values, self.decoder.kept = candidate, values, decoded
+            self.list, self.values = candidate, values
+            self.decoder.keep()
         if self.progress.is_improved_by(values) and self.progress.offer(decoded.schedule):
             self._best = candidate
 

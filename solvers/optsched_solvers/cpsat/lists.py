@@ -119,6 +119,7 @@ class Decoder:
         self._problem, self._budget = problem, budget
         self._every = max(1, math.ceil(len(problem.activities) / STOPS))
         self.kept: Decoded | None = None
+        self._latest: Decoded | None = None
 
     def decode(self, code: List, limit: float = math.inf) -> Decoded | None:
         """Return a list with its schedule; None if it has none. Values above `limit` are found
@@ -135,7 +136,12 @@ class Decoder:
             if not partial.place_first(j, code.ways.get(j), None, code.waits.get(j, 0)):
                 return None
         schedule = partial.schedule()
-        return None if schedule is None else Decoded(code, order, stops, schedule)
+        self._latest = None if schedule is None else Decoded(code, order, stops, schedule)
+        return self._latest
+
+    def keep(self) -> None:
+        """Keep the list that was decoded last."""
+        self.kept = self._latest
 
     def _shared_with_kept(self, code: List) -> tuple[list[tuple[int, Partial]], list[int]]:
         """Return the stops of the list kept that a list passes too, and its order."""
