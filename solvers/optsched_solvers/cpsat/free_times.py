@@ -17,11 +17,11 @@ from ..scheduling.evaluate import Evaluator
 from ..scheduling.problem import Activity, Choice, Problem, Schedule
 from ..scheduling.schedule_generation import canonical
 from .clock import Budget
-from .lists import List
+from .lists import List, Ways
 
 if TYPE_CHECKING:
     from .layout import Chart
-    from .placing import Coded
+    from .placing import Coded, Ints
 
 WORK_PER_JOB = 2e-6
 """Work of decoding one job, in CP-SAT's unit of work."""
@@ -110,6 +110,8 @@ class FreeTimes:
         self._lists = self._chart.lists(STOPS, work_per_job)
         self._free, self._stops = self._chart.free(MOST_GAPS, STOPS)
         self._every = max(1, ceil(len(problem.activities) / STOPS))
+        self._kinds: tuple[Ways | None, Ints] = None, self._chart.kinds
+        self._placed: tuple[frozenset[int] | None, Ints, Ints] = None, *2 * (self._chart.kinds,)
         self._latest: Decoded | None = None
         self.kept: Decoded | None = None
 
@@ -147,15 +149,23 @@ class FreeTimes:
         self.kept = self._latest
 
     def _write(self, code: List) -> None:
-        """Write a list that is to be decoded."""
-        placing, jobs = self._placing, self._lists.made.jobs
-        jobs[:, placing.KIND] = self._chart.kinds
-        jobs[list(code.ways), placing.KIND] = self._chart.kinds_of(code.ways)
-        jobs[:, [placing.WAIT, placing.LEAVES]] = 0
+        """Write a list that is to be decoded; what it shares with the one before is known."""
+        placing, chart, jobs = self._placing, self._chart, self._lists.made.jobs
+        ways, kinds = self._kinds
+        if ways is not code.ways:
+            kinds = chart.kinds.copy()
+            kinds[list(code.ways)] = chart.kinds_of(code.ways)
+            self._kinds = code.ways, kinds
+        jobs[:, placing.KIND] = kinds
+        jobs[:, placing.WAIT] = 0
         for j, wait in code.waits.items():
             jobs[j, placing.WAIT] = wait
-        jobs[list(code.preempted), placing.LEAVES] = 1
-        goes_on = (self._chart.layout.jobs[:, placing.STAYS] >= 0) & (jobs[:, placing.LEAVES] == 0)
-        listed = np.flatnonzero(~goes_on)
+        preempted, leaves, listed = self._placed
+        if preempted is not code.preempted:
+            leaves = np.zeros(len(jobs), dtype=np.int64)
+            leaves[list(code.preempted)] = 1
+            listed = np.flatnonzero((chart.layout.jobs[:, placing.STAYS] < 0) | (leaves == 1))
+            self._placed = code.preempted, leaves, listed
+        jobs[:, placing.LEAVES] = leaves
         order = np.argsort(np.array(code.priority)[listed], kind="stable")
         self._lists = self._lists._replace(listed=listed[order])

@@ -12,7 +12,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
+
+import numpy as np
 
 from optsched.engine.incumbent import is_better
 from optsched.plugins.solver import SILENT
@@ -47,6 +50,34 @@ LARGER = 0.75
 NEAR = 0.8
 """Share of the moves in a list that are over a distance drawn evenly by its logarithm; all others
 go anywhere."""
+
+
+class _Standing:
+    """How the jobs that may be moved, `listed` by rising index, stand in a list."""
+
+    def __init__(self, code: List, listed: list[int], often: list[float]) -> None:
+        self.priority, self.preempted, self.listed = code.priority, code.preempted, listed
+        self.chances = [*accumulate([often[j] for j in listed])]
+        self._priorities = np.array(code.priority)[listed]
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Return the jobs in the order of the list."""
+        return [self.listed[k] for k in np.argsort(self._priorities, kind="stable").tolist()]
+
+    def around(self, j: int, many: int) -> list[int]:
+        """Return so many jobs that are nearest to one in the list."""
+        apart = np.abs(self._priorities - self.priority[j])
+        nearest = np.argsort(apart, kind="stable")[1 : many + 1]
+        return [self.listed[k] for k in nearest.tolist()]
+
+    def near(self, j: int, share: float, after: bool) -> int:
+        """Return the job some places before or after one, by a `share` of the greatest distance's
+        logarithm."""
+        order = self.order
+        at = bisect_left(order, self.priority[j], key=self.priority.__getitem__)
+        places = int(len(order) ** share)
+        return order[min(max(at + (places if after else -places), 0), len(order) - 1)]
 
 
 class ListSearch:
@@ -92,6 +123,7 @@ class ListSearch:
         ]
         self._often = [max(1, *(o.mode.gpus for o in a.alternatives)) ** LARGER for a in activities]
         self._best = self.list
+        self._standing: _Standing | None = None
         self._decode_and_keep(self.list, 0.0)
 
     @property
@@ -129,7 +161,7 @@ class ListSearch:
     def _run_level(self, until: float) -> None:
         begun = self.budget.fraction_left()
         tier = self.problem.objective.tier_of_level(self.level)
-        self._in_tier = self._jobs_of(self.level)
+        self._in_tier, self._standing = self._jobs_of(self.level), None
         self._movable = [j for j in self._preemptible if self._tiers[j] >= tier]
         can_start = any(self.problem.activities[j].running is None for j in self._in_tier)
         if not (can_start or self._movable or self.problem.changes_s):
@@ -193,20 +225,32 @@ class ListSearch:
     def _neighbour(self) -> List:
         if self.problem.changes_s and self.rng.random() < 0.5:
             return self._waiting()
-        activities = self.problem.activities
-        listed = [
-            j for j in self._in_tier if activities[j].running is None or j in self.list.preempted
-        ]
+        standing = self._standing_of(self.list)
+        listed = standing.listed
         if self._movable and (not listed or self.rng.random() < self._preempting):
-            return self._other_preemptions(listed)
+            return self._other_preemptions()
         if not listed:
             return self.list
-        j = self.rng.choices(listed, [self._often[j] for j in listed])[0]
+        j = self.rng.choices(listed, cum_weights=standing.chances)[0]
         if len(self._types[j]) > 1 and self.rng.random() < 0.2:
             return self._retyped(self.list, j)
         if self.rng.random() < 0.6:
-            return self._moved(self.list, j, listed)
-        return replace(self.list, priority=self._swapped(j, listed))
+            return self._moved(self.list, j, standing)
+        return replace(self.list, priority=self._swapped(j, standing))
+
+    def _standing_of(self, code: List) -> _Standing:
+        """Return how the jobs that may be moved stand in a list, as long as it is the same."""
+        known = self._standing
+        if known and known.priority is code.priority and known.preempted is code.preempted:
+            return known
+        activities, preempted = self.problem.activities, code.preempted
+        if known and known.preempted is preempted:
+            listed = known.listed
+        else:
+            tier = self._in_tier
+            listed = [j for j in tier if activities[j].running is None or j in preempted]
+        self._standing = _Standing(code, listed, self._often)
+        return self._standing
 
     def _decode_and_keep(self, candidate: List, temperature: float) -> None:
         limit = math.inf
@@ -243,7 +287,7 @@ class ListSearch:
         waits = {**self.list.waits, activity.index: problem.tick.ceil(start_s)}
         return replace(self.list, waits=waits)
 
-    def _other_preemptions(self, listed: list[int]) -> List:
+    def _other_preemptions(self) -> List:
         """Preempt one job more or one less, or one in another's place; who leaves comes back
         somewhere in the list."""
         preempted, j = self.list.preempted, self.rng.choice(self._movable)
@@ -252,35 +296,33 @@ class ListSearch:
             other = self.rng.choice(self._movable)
             if (other in preempted) != (j in preempted):
                 changed.add(other)
+        listed = self._standing_of(self.list).listed
         code = replace(self.list, preempted=preempted ^ changed)
         for leaves in sorted(changed - preempted):
-            code = self._moved(self._retyped(code, leaves), leaves, listed)
+            standing = _Standing(code, listed, self._often)
+            code = self._moved(self._retyped(code, leaves), leaves, standing)
         return code
 
-    def _moved(self, code: List, j: int, listed: list[int]) -> List:
+    def _moved(self, code: List, j: int, standing: _Standing) -> List:
         """Move one job just before or after another, at times to another GPU type."""
-        if listed:
+        if listed := standing.listed:
             priority = list(code.priority)
             # Where a running job stands in the list says nothing of when it comes back.
             near = self.rng.random() < NEAR and not (self._bold and j not in listed)
-            beside = self._near(priority, j, listed) if near else self.rng.choice(listed)
+            beside = self._near(j, standing) if near else self.rng.choice(listed)
             priority[j] = priority[beside] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
             code = replace(code, priority=priority)
         return self._retyped(code, j) if self.rng.random() < 0.3 else code
 
-    def _near(self, priority: list[float], j: int, listed: list[int]) -> int:
+    def _near(self, j: int, standing: _Standing) -> int:
         """Return a job some places before or after another in the list."""
-        order = sorted(listed, key=priority.__getitem__)
-        at = bisect_left(order, priority[j], key=priority.__getitem__)
-        places = int(len(order) ** self.rng.random())
-        at += self.rng.choice((-places, places))
-        return order[min(max(at, 0), len(order) - 1)]
+        share = self.rng.random()
+        return standing.near(j, share, after=self.rng.choice((False, True)))
 
-    def _swapped(self, j: int, listed: list[int]) -> list[float]:
+    def _swapped(self, j: int, standing: _Standing) -> list[float]:
         """Swap a job and one that is near it in the list."""
         priority = list(self.list.priority)
-        near = sorted(listed, key=lambda k: (abs(priority[k] - priority[j]), k))[1:12]
-        if near:
+        if near := standing.around(j, 11):
             other = self.rng.choice(near)
             priority[j], priority[other] = priority[other], priority[j]
         return priority
