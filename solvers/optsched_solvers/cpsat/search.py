@@ -170,6 +170,8 @@ def _quick_lists(progress: Progress, guide: List | None) -> ListSearch:
     search = ListSearch(progress, guide, quick=True)
     compiled_s = time.monotonic() - begun_s if search.was_compiled else 0.0
     progress.budget.begun_s += compiled_s
+    if compiled_s:
+        progress.report.log(f"list search compiled in {compiled_s:.0f} s, kept for later solves")
     progress.report.more_time_s(compiled_s)
     return search
 
