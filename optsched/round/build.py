@@ -24,6 +24,9 @@ from .value import Valuation
 
 SHORTEST_S = 1e-3
 """No time to completion counts as less."""
+MOST_TYPES = 63
+"""GPU types that the bits of a 64-bit number tell apart; with more, jobs are valued as if somebody
+waited."""
 NOBODY: Mapping[str, int] = {}
 GIVE_WAY, DEEPER = 1e-7, 1e-3
 """All jobs that give way to others are together worth this part of the least of these, those
@@ -241,7 +244,7 @@ def _choose_type(
     all. Who makes way for another goes on elsewhere then; whether nodes have the room is not looked
     at, which is why larger gangs do not."""
     cluster, first = facts.instance.cluster, options.first[:-1]
-    if len(cluster.gpu_types) < 2:
+    if not 2 <= len(cluster.gpu_types) <= MOST_TYPES:
         return np.zeros(len(facts.jobs), dtype=bool)
     bit = {gpu_type: 1 << k for k, gpu_type in enumerate(cluster.gpu_types)}
 

@@ -112,6 +112,15 @@ def test_the_shorter_job_takes_the_faster_gpu_that_another_needs_more_only_while
     assert entry.mode is not None and entry.mode.gpu_type == expected
 
 
+def test_there_may_be_any_number_of_gpu_types() -> None:
+    rate = {f"type{k}": 1.0 for k in range(70)}
+    nodes = tuple(Node(name=name, gpu_type=name, gpus=1) for name in rate)
+    cluster = Cluster(nodes=nodes, reference_gpu="type0")
+    waits = (job("waits", 1000.0, profile=Profile(rate=rate)),)
+    found = decide(Instance(now_s=NOW_S, cluster=cluster, jobs=waits), "wct")
+    assert [entry.decision for entry in found.jobs] == ["start"]
+
+
 @pytest.mark.parametrize(("others", "expected"), [(0, 4), (12, 2)])
 def test_an_elastic_job_grows_only_where_it_keeps_its_size_for_long(
     others: int, expected: int
