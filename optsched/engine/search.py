@@ -303,7 +303,7 @@ class Search:
                     self.log(str(said[0]))
                 return
             case "more_time":
-                self.more_s = min(said[0], MOST_MORE_S)
+                self.more_s = min(max(0.0, said[0]), MOST_MORE_S)  # what is no number, too
                 return
             case "plan":
                 self._plan(name, said[0])
