@@ -9,8 +9,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.instance import Instance, Placement
-from ..model.job import Job
+from ..model import Instance, Job, Placement
 from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usage
 from ..physics import setup_s, sharing_rate
 from ..physics.modes import Option

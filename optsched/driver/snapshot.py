@@ -5,9 +5,7 @@ from dataclasses import replace
 
 from ..files.faults import REMAINING_TOLERANCE
 from ..frozen import record
-from ..model.cluster import Cluster
-from ..model.instance import Instance, Placement, Running, Slot, Suspended
-from ..model.job import Job, first_come
+from ..model import Cluster, Instance, Job, Placement, Running, Slot, Suspended, first_come
 from .blocked import amounts, beneath, blocked_places
 from .view import PolicyError
 from .world import World

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, SolverUnavailableError
 from ..files import check_instance
-from ..model.instance import Instance
-from ..model.plan import Plan, Solution
+from ..model import Instance, Plan, Solution
 from ..objectives import Objective, by_priority, wanted
 from ..plugins import registry
 from ..plugins.options import NO_OPTIONS, PluginOptions, declaration, read_options

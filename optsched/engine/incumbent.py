@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.plan import Level, Plan
+from ..model import Instance, Level, Plan
 from ..model.plan_types import malformed
 from ..objectives import Objective, level_name
 from ..verify import verify

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from ..model.instance import Instance
-from ..model.plan import JobPlan, Plan, Segment
+from ..model import Instance, JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type
 
 

@@ -11,8 +11,7 @@ from ..errors import InputError
 from ..files import InstanceRef, instance_hash
 from ..files.certificate import Certificate, load_certificate
 from ..frozen import frozen, record
-from ..model.instance import Instance
-from ..model.plan import Level, Plan, Solution, Status
+from ..model import Instance, Level, Plan, Solution, Status
 from ..objectives import Objective, Usage
 from ..plugins import registry
 from ..plugins.options import NO_OPTIONS

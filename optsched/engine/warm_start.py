@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.plan import JobPlan, Plan, Solution
+from ..model import Instance, JobPlan, Plan, Solution
 from ..model.plan_types import malformed
 from .incumbent import Incumbent
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..files import nouns_of
-from ..model.plan import Plan
+from ..model import Plan
 from ..model.value import Table
 from ..plugins.solver import Request, Solver
 from . import child

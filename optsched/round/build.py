@@ -8,8 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Job
+from ..model import Instance, Job, Placement, Running
 from ..objectives import Objective, Usage
 from ..physics import placed_rate, power_w
 from .deadline import NEVER, Deadline

@@ -15,9 +15,7 @@ from ..driver.borrowing import borrows, priority_of
 from ..driver.shares import weighed
 from ..errors import InputError, SolverUnavailableError
 from ..frozen import frozen, record
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Job, Mode
-from ..model.plan import CLOSED_GAP
+from ..model import CLOSED_GAP, Instance, Job, Mode, Placement, Running
 from ..objectives import Objective, wanted
 from ..physics.catalogue import catalogue_of
 from ..physics.unschedulable import why_never

@@ -7,8 +7,7 @@ from itertools import chain, compress, starmap
 
 import numpy as np
 
-from ..model.instance import Instance, Running
-from ..model.job import Job
+from ..model import Instance, Job, Running
 from ..physics import (
     TIME_TOLERANCE_S,
     lost_s,

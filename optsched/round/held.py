@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frozen import entity
-from ..model.cluster import Cluster
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Job, Mode
+from ..model import Cluster, Instance, Job, Mode, Placement, Running
 from ..physics import memory_gib
 from ..physics.capacity import Domains
 from ..physics.catalogue import catalogue_of

@@ -8,8 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from ..model.instance import Instance, Running
-from ..model.job import Job, first_come
+from ..model import Instance, Job, Running, first_come
 from ..physics import hold_to_save_s, is_elastic, may_always_preempt, placed_rate, setup_s
 from ..physics.catalogue import Catalogue
 from .deadline import Deadline

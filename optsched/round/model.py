@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frozen import entity, record
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Job, Mode
+from ..model import Instance, Job, Mode, Placement, Running
 from ..objectives import Objective
 from .patterns import Columns, NodeClass, Pattern
 from .plan import JobRound

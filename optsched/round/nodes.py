@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from ..model.job import Job
+from ..model import Job
 from ..physics import memory_gib, memory_gib_per_gpu, node_counts
 from ..physics.capacity import Ties, gpus_that_fit, or_inf
 from ..physics.modes import WIDEST_FIRST

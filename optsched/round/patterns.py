@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frozen import entity
-from ..model.cluster import Cluster, Node, Window
-from ..model.job import Job
+from ..model import Cluster, Job, Node, Window
 from ..physics import cpus, memory_gib
 from ..physics.capacity import Demand, alike, or_inf
 from ..physics.capacity import kind as kind_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..model.instance import Placement, Slot
+from ..model import Placement, Slot
 from .deadline import NEVER, Deadline
 from .model import NO_OPTION, Bools, Floats, Ints, Kind, RoundModel
 from .nodes import Nodes, Taken

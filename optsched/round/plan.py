@@ -4,9 +4,7 @@ costs."""
 import sys
 
 from ..frozen import frozen
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Mode
-from ..model.plan import CLOSED_GAP, Decision, Status
+from ..model import CLOSED_GAP, Decision, Instance, Mode, Placement, Running, Status
 from ..model.quantity import Amount, Worth
 
 UNPROVED = sys.float_info.max

@@ -8,8 +8,7 @@ from heapq import nsmallest
 from itertools import islice
 
 from ..frozen import record
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from .deadline import NEVER, Deadline, OutOfTimeError
 from .model import RoundModel
 

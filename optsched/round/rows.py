@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..model.job import Job, Mode
+from ..model import Job, Mode
 from ..physics import capacity, placed_rate
 from ..physics.capacity import Demand
 from ..physics.catalogue import catalogue_of

@@ -5,9 +5,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from ..frozen import record
-from ..model.cluster import Cluster
-from ..model.instance import Instance, Placement, Running
-from ..model.job import Job, Mode
+from ..model import Cluster, Instance, Job, Mode, Placement, Running
 from ..physics import (
     beyond_gpu_memory,
     cpus,

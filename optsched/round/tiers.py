@@ -8,8 +8,7 @@ import numpy as np
 
 from ..driver.borrowing import borrowers, borrows, may_borrow, priority_of, rank_of
 from ..frozen import record
-from ..model.instance import Instance, Running, Suspended
-from ..model.job import Job
+from ..model import Instance, Job, Running, Suspended
 from ..objectives import MOST_TIERS
 from ..physics import may_preempt, remaining_after_preemption_s
 from .model import Bools, Floats

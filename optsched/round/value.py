@@ -43,8 +43,7 @@ from typing import assert_never
 import numpy as np
 
 from ..errors import InputError
-from ..model.instance import Instance
-from ..model.job import Job
+from ..model import Instance, Job
 from ..objectives import (
     TERMS,
     Hinge,

@@ -8,10 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.cluster import Window
-from ..model.instance import Instance, Placement
-from ..model.job import Mode
-from ..model.plan import JobPlan, Plan, Segment
+from ..model import Instance, JobPlan, Mode, Placement, Plan, Segment, Window
 from ..physics import TIME_TOLERANCE_S, may_preempt, memory_gib, placed_rate
 from ..physics.contention import planned_uplinks_gbps
 from ..verify.capacity import (

@@ -5,9 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
-from ..model.cluster import Tenant
-from ..model.instance import Instance, Placement, Running, Slot
-from ..model.job import Elastic, Job, Mode
+from ..model import Elastic, Instance, Job, Mode, Placement, Running, Slot, Tenant
 from ..objectives import MOST_TIERS
 from ..physics import (
     cpus,

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..frozen import record
-from ..model.cluster import Window
-from ..model.instance import Instance, Running
-from ..model.job import Job, Mode
+from ..model import Instance, Job, Mode, Running, Window
 from ..model.quotas import capped
 from ..physics import TIME_TOLERANCE_S
 from ..physics.capacity import Demand

@@ -15,7 +15,7 @@ from optsched.driver.reservation import Reservations, swaps_matter
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
-from optsched.model.job import Job
+from optsched.model import Job
 from optsched.objectives import Objective, Usage, parse
 from optsched.physics import hold_to_save_s
 from optsched.plugins.options import (

@@ -9,8 +9,7 @@ from optsched.driver.snapshot import Snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.frozen import record
-from optsched.model.instance import Placement
-from optsched.model.job import Job, Mode
+from optsched.model import Job, Mode, Placement
 from optsched.objectives import Objective
 from optsched.physics import TIME_TOLERANCE_S
 from optsched.plugins.solver import SILENT
