@@ -87,7 +87,7 @@ def shape_faults(
         if kind in ("unexpected_keyword_argument", "extra_forbidden"):
             names, name = set(known), str(loc[-1])
             remedy += perhaps(name[:MOST_OF_A_NAME], names) if name not in names else ""
-        elif kind not in ("missing", "value_error", "too_short", "too_long"):
+        elif kind not in ("missing", "value_error", "too_short", "too_long", "string_too_short"):
             problem += f", not {_shown(error.get('input'))}"
         fault = Fault(_path(loc) or "file", _prefix(loc, raw) + problem, remedy)
         if fault not in seen:

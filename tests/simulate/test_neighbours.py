@@ -407,7 +407,7 @@ def test_files_hold_it_and_say_what_is_wrong() -> None:
     assert load_instance(text) == instance
     with pytest.raises(InputError, match=r"anti_affinity.db: job j: should be 'node' or 'rack'"):
         load_instance(text.replace('"db": "node"', '"db": "cluster"'))
-    with pytest.raises(InputError, match=r"labels\[0\]: job j: String should have at least 1"):
+    with pytest.raises(InputError, match=r"labels\[0\]: job j: is empty; write a text"):
         load_instance(text.replace('["db", "v2"]', '["", "v2"]'))
 
 
