@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import cast
+from typing import assert_never, cast
 
 import numpy as np
 
 from optsched.frozen import record
-from optsched.objectives import RankOfJobs, Usage
+from optsched.objectives import Hinge, Inverse, JobCost, Linear, RankOfJobs, Square, Step, Usage
 
 from ..scheduling.problem import Activity, Alternative, Problem
 from . import placing
@@ -268,6 +268,22 @@ def _ints(*shape: int) -> Ints:
     return np.zeros(shape, np.int64)
 
 
+def _shape(cost: JobCost) -> int:
+    match cost:
+        case Linear():
+            return placing.LINEAR
+        case Hinge():
+            return placing.HINGE
+        case Step():
+            return placing.STEP
+        case Square():
+            return placing.SQUARE
+        case Inverse():
+            return placing.INVERSE
+        case _:
+            assert_never(cost)
+
+
 def value_of(problem: Problem) -> placing.Value:
     """Return the terms of the levels of an objective, all of which are of jobs."""
     terms, weights, jobs, factors, first = [], [], [_ints(0)], [np.zeros((0, 2))], 0
@@ -276,8 +292,7 @@ def value_of(problem: Problem) -> placing.Value:
             assert not isinstance(term, Usage)
             which, cost = term.costs(problem.instance, problem.instance.jobs)
             rank = term.rank(len(which)) if isinstance(term, RankOfJobs) and len(which) else 0
-            shape = placing.SHAPES.index(type(cost))
-            terms.append((number, shape, rank, first, first + len(which)))
+            terms.append((number, _shape(cost), rank, first, first + len(which)))
             weights.append(weight)
             jobs.append(which)
             factors.append(np.column_stack((cost.scale, cost.origin_s)))

@@ -1,7 +1,8 @@
 """The compiled part of `free_times`: jobs are placed one after the other, on arrays of integers.
 
 Times are ticks. All that is free from some tick on is kept sorted, so that what is free before a
-tick is the first part of it. Imported only where a quick list search begins.
+tick is the first part of it. Imported only where a quick list search begins. All of it stands in
+one file, as what was compiled before is made anew only when the file of its function has changed.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,6 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from optsched.objectives import Hinge, Inverse, Linear, Square, Step
 from optsched.objectives.costs import AT_ONCE_S, LATE_TOLERANCE_S
 
 from ..scheduling.free_capacity import FAR
@@ -26,8 +26,8 @@ LOOKS = 2
 """A list is looked at after so many stops, whether it is good enough to go on."""
 NEVER, ZERO = cast(int, np.int64(FAR)), cast(int, np.int64(0))
 """Numbers that are of no type of their own to the compiler."""
-SHAPES = (Linear, Hinge, Step, Square, Inverse)
-"""Shapes of the costs of jobs, by number."""
+LINEAR, HINGE, STEP, SQUARE, INVERSE = range(5)
+"""Shapes of the costs of jobs."""
 FAILED, DONE, FULL = range(3)
 """What becomes of a list: it has no schedule of a value within the limit, it has one, or there is
 no room for all gaps."""
@@ -570,13 +570,13 @@ def _place(layout: Layout, free: Free, made: Coded, j: int) -> bool:
 @within
 def _cost(shape: int, scale: float, late_s: float) -> float:
     """Return what a job costs that completes so long after its origin."""
-    if shape == 0:
+    if shape == LINEAR:
         return scale * late_s
-    if shape == 1:
+    if shape == HINGE:
         return scale * max(0.0, late_s)
-    if shape == 2:
+    if shape == STEP:
         return scale * (late_s > LATE_TOLERANCE_S)
-    if shape == 3:
+    if shape == SQUARE:
         return scale * (late_s * late_s * (late_s > 0))
     return -scale / max(late_s, AT_ONCE_S)
 
