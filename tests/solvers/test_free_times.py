@@ -54,7 +54,7 @@ def walk(instance: Instance, data: st.DataObject, changes: int) -> None:
     with patch.object(free_times, "MOST_GAPS", 2):  # so that there is soon no room for another
         kept = decoder(problem)
     code = List([float(j) for j in range(len(problem.activities))], {}, frozenset(), {})
-    for _ in range(changes):
+    for step in range(changes):
         whole, near = decoder(problem).decode(code), kept.decode(code)
         assert (whole is None) == (near is None)
         if whole is not None and near is not None:
@@ -62,6 +62,8 @@ def walk(instance: Instance, data: st.DataObject, changes: int) -> None:
             assert near.ends_s.tolist() == whole.ends_s.tolist()
             check(problem, near)
             kept.keep()
+            if step < 2:
+                kept._free, kept._stops = kept._chart.with_more_gaps(kept._free, kept._stops)
         code = changed(kept.kept.code if kept.kept else code, problem, data)
 
 
