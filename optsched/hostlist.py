@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .model import Node
+from .model import MOST_OF_A_NAME, Node
 
 MAX_NODES = 200_000
 
@@ -15,16 +15,17 @@ def expand_hostlist(expression: str) -> list[str]:
     names = [""]
     for part in re.split(r"(\[[^\]]*\])", expression):
         if part.startswith("["):
-            numbers = [
-                number for span in part[1:-1].split(",") for number in _numbers(span, expression)
-            ]
-            if len(names) * len(numbers) > MAX_NODES:
-                raise ValueError(f"{expression!r} stands for more than {MAX_NODES} nodes")
-            names = [name + number for name in names for number in numbers]
+            spans = part[1:-1].split(",")
+            ends = [number for span in spans for number in _numbers(span, expression)]
         elif "[" in part or "]" in part:
             raise ValueError(f"{expression!r} has a bracket without its partner")
         else:
-            names = [name + part for name in names]
+            ends = [part]
+        if max(map(len, names)) + max(map(len, ends)) > MOST_OF_A_NAME:
+            raise ValueError(f"a node has a name of more than {MOST_OF_A_NAME} characters")
+        if len(names) * len(ends) > MAX_NODES:
+            raise ValueError(f"{expression!r} stands for more than {MAX_NODES} nodes")
+        names = [name + end for name in names for end in ends]
     if names == [""]:
         raise ValueError("the name is empty")
     if len(set(names)) < len(names):

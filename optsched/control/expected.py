@@ -10,7 +10,7 @@ from ..frozen import frozen, record
 if TYPE_CHECKING:
     from .journal.state import LiveJob
 
-NO_FORECAST = "no forecast yet"
+NO_FORECAST = "none has been made since it came"
 
 
 @record
@@ -83,5 +83,5 @@ def expected(known: LiveForecast | None, job: "LiveJob", now_s: float) -> Expect
     end_p50_s, end_p90_s = seen(instants.end_p50_s), seen(instants.end_p90_s)
     unseen = None
     if end_p90_s is None:
-        unseen = f"not within {human(known.horizon_s)}, which is how far ahead it looks"
+        unseen = f"it was not seen to end within {human(known.horizon_s)}"
     return Expected(start_p50_s, start_p90_s, end_p50_s, end_p90_s, unseen)

@@ -31,14 +31,19 @@ class Demand:
             fewest[need.pool] = min(need.gpus, fewest.get(need.pool, need.gpus))
         return cls(number, needs, tuple(fewest.items()))
 
+    def has_gpus(self, room: Room) -> bool:
+        """Return whether some need has its GPUs free, wherever they are."""
+        free = room.pool_gpus
+        for pool, gpus in self.fewest:  # noqa: SIM110  (a generator takes several times as long)
+            if not gpus or gpus <= free[pool]:
+                return True
+        return False
+
     def fit(self, room: Room) -> tuple[int, Placement] | None:
         """Return the first need that fits and where, or None."""
-        free = room.pool_gpus
-        for pool, gpus in self.fewest:
-            if not gpus or gpus <= free[pool]:
-                break
-        else:
+        if not self.has_gpus(room):
             return None  # as `place` would say of each need, but most of the time it is this
+        free = room.pool_gpus
         for i, need in enumerate(self.needs):
             gpus = need.gpus
             if gpus and (gpus > free[need.pool] or (gpus > 1 and room.is_short(need))):

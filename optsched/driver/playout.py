@@ -336,9 +336,6 @@ class _Playout:
             if saved:
                 self.saving.discard(job_id)
                 self._enqueue(job_id)
-        for demand in self.blocked:
-            self._push_head(demand)
-        self.blocked.clear()
 
     def _leave_alone(self, job_id: str) -> None:
         """Let a job go on without its partner, faster."""
@@ -370,6 +367,12 @@ class _Playout:
 
     def _serve(self) -> None:
         """Start what fits, in order; of a demand that does not fit nobody else does."""
+        blocked, self.blocked = self.blocked, []
+        for demand in blocked:
+            if demand.has_gpus(self.room):
+                self._push_head(demand)
+            else:
+                self.blocked.append(demand)
         while self.heads:
             (_, _, job_id), _, demand = heappop(self.heads)
             fit = demand.fit(self.room)

@@ -69,16 +69,16 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
             ahead += [(window, name) for name in short]
     first, name = ahead[0]
     if first.from_s > instance.now_s:
-        where = f"{first.name} of {name} in {human(first.from_s - instance.now_s)}"
-        return f"it would run into a window wherever it fits, first {where}"
+        where = f"{first.name} on {name} in {human(first.from_s - instance.now_s)}"
+        return f"it would run into a window wherever it fits, first into {where}"
     until = (
-        "until that is lifted"
+        "until it is lifted"
         if first.to_s >= FOR_EVER_S
         else f"for another {human(first.to_s - instance.now_s)}"
     )
     if name not in first.nodes:
-        return f"{first.name} leaves it too little of {name} {until}"
-    return f"{name} is not there for it {until} ({first.name})"
+        return f"window {first.name} leaves too little of {name} {until}"
+    return f"window {first.name} closes {name} to it {until}"
 
 
 def _has_room(instance: Instance, job: Job) -> bool:

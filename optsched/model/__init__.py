@@ -1,6 +1,17 @@
 """The nouns: frozen values without input or output."""
 
-from .cluster import FOR_EVER_S, POWER_CAP, Cluster, Label, Node, Steps, Tenant, Tier, Window
+from .cluster import (
+    FOR_EVER_S,
+    MOST_OF_A_NAME,
+    POWER_CAP,
+    Cluster,
+    Label,
+    Node,
+    Steps,
+    Tenant,
+    Tier,
+    Window,
+)
 from .instance import Completed, Failure, Instance, Outage, Placement, Running, Slot, Suspended
 from .job import Elastic, Job, Mode, first_come, gang, most_gpus
 from .plan import CLOSED_GAP, Decision, Incident, JobPlan, Level, Plan, Segment, Solution, Status
@@ -12,6 +23,7 @@ __all__ = [
     "CLOSED_GAP",
     "FOR_EVER_S",
     "MOST_LEVELS",
+    "MOST_OF_A_NAME",
     "POWER_CAP",
     "UNMEASURED",
     "Account",

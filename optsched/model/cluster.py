@@ -11,6 +11,9 @@ from ..frozen import frozen
 from .quantity import Amount, Count, Gib, Instant, Rate, Weight
 from .value import Value, empty
 
+MOST_OF_A_NAME = 256
+Name = Annotated[str, MaxLen(MOST_OF_A_NAME)]
+"""What something is called: every message and table repeats it."""
 Label = Annotated[str, MinLen(1), MaxLen(255)]
 """A word by which nodes, or jobs, are found."""
 FOR_EVER_S = 1e10
@@ -57,8 +60,8 @@ class Tenant(Value):
     idle. `weight` is its share beside the others of its `parent` (see `shares`).
     """
 
-    name: str
-    parent: str | None = None
+    name: Name
+    parent: Name | None = None
     gpu_quota: Count | None = None
     borrow_gpus: Count = 0
     weight: Weight = 1.0
@@ -72,7 +75,7 @@ class Tier:
     that is not above it (jobs of lower priorities whatever that costs these, those of its own where
     that pays), those of `lower` priorities alone, or `never` anybody."""
 
-    name: str
+    name: Name
     priority: int
     preempts: Literal["never", "lower", "any"] = "any"
 
@@ -87,7 +90,7 @@ class Window(Value):
     nodes: tuple[str, ...] = ()
     from_s: Instant
     to_s: Instant
-    name: str = "maintenance"
+    name: Name = "maintenance"
     tenants: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     resources: Mapping[str, Amount] = field(default_factory=empty)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from ..frozen import frozen
-from .cluster import Cluster, Tenant
+from .cluster import Cluster, Name, Tenant
 from .job import Job, Mode
 from .quantity import Count, Duration, Instant, Seconds
 from .quotas import Quotas
@@ -40,7 +40,7 @@ class Running(Value):
     goes on, `preemptions` how often it was preempted before.
     """
 
-    job: str
+    job: Name
     mode: Mode
     placement: Placement = ()
     started_s: Instant = 0.0
@@ -55,7 +55,7 @@ class Suspended:
     """A job that ran before, was preempted or failed, and waits with `remaining_s` of reference
     work to do."""
 
-    job: str
+    job: Name
     remaining_s: Seconds
     preemptions: Count = 1
 
@@ -87,7 +87,7 @@ class Failure:
     restore. `kind` says why it failed.
     """
 
-    job: str
+    job: Name
     work_s: Duration
     kept_s: Seconds = 0.0
     kind: str | None = None
@@ -116,7 +116,7 @@ class Instance(Value):
     `failures` and `outages` are what only a simulation learns, when it happens.
     """
 
-    name: str = "instance"
+    name: Name = "instance"
     now_s: Instant = 0.0
     cluster: Cluster = field(default_factory=Cluster)
     tenants: tuple[Tenant, ...] = ()

@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from typing import Literal
 
 from ..frozen import frozen
-from .cluster import Label
+from .cluster import Label, Name
 from .profile import UNMEASURED, Profile
 from .quantity import (
     Amount,
@@ -35,11 +35,11 @@ class Mode(Value):
     """
 
     duration_s: Duration | None = None
-    gpu_type: str | None = None
+    gpu_type: Name | None = None
     gpus: Count = 0
     cpus_per_gpu: Count = 0
     cpus: Count = 0
-    share_with: str | None = None
+    share_with: Name | None = None
     shared_gpus: Mapping[str, PositiveCount] = field(default_factory=empty)
     clock_mhz: PositiveCount | None = None
     memory_gib_per_gpu: PositiveGib | None = None
@@ -96,15 +96,15 @@ class Job(Value):
     nor they with it.
     """
 
-    id: str
+    id: Name
     submit_s: Instant = 0.0
-    tenant: str | None = None
-    user: str | None = None
+    tenant: Name | None = None
+    user: Name | None = None
     command: str | None = None
     weight: Weight = 1.0
     priority: int = 0
     deadline_s: Instant | None = None
-    after: tuple[str, ...] = ()
+    after: tuple[Name, ...] = ()
     gpus: Count | Elastic = 1
     cpus: Count = 0
     memory_gib: Gib = 0.0

@@ -145,7 +145,7 @@ class Study(Part):
 
     format: Literal["optsched-study/1"]
     name: Name
-    title: str
+    title: Annotated[str, Field(max_length=256)]
     about: str | None = None
     reading: str | None = None
     seeds: tuple[int, ...] = (0,)

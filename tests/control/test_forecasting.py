@@ -79,7 +79,7 @@ def test_every_job_has_its_times(lab: Lab, forecaster: Forecaster) -> None:
     assert not forecaster.turn(), "there are no jobs"
     lab.submit("runs", 8, 600.0, job={"preemptible": False})
     lab.run(5)
-    assert shown(lab, "runs").forecast == "no forecast yet"
+    assert shown(lab, "runs").forecast == "none has been made since it came"
     lab.submit("waits", 8, 5.0)
     lab.submit("then", 1, 5.0, job={"after": ("waits",)})
     lab.submit("huge", 99, 5.0)
@@ -103,7 +103,7 @@ def test_every_job_has_its_times(lab: Lab, forecaster: Forecaster) -> None:
     assert not forecaster.turn(), "nothing has happened since"
     told = explain_job(snapshot(lab.controller), "waits")
     assert told.facts["expected"]["start_p50_s"] == waits.start_p50_s
-    assert told.sentences[-1].startswith("It is expected to start in ")
+    assert told.sentences[-1].startswith("The forecast is that it starts in ")
     lab.clock.at_s += 1e6
     assert shown(lab, "waits").start_p50_s == lab.clock.at_s, "what is overdue is expected now"
 

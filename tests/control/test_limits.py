@@ -175,7 +175,7 @@ def test_who_waits_for_nodes_in_maintenance_takes_nobody_s_turn(
     fits = lab.job(seconds=10.0)
     lab.run(3)
     reason = lab.why(wide)
-    assert ("run into a window" if begins_s else "n1 is not there for it") in reason
+    assert ("run into a window" if begins_s else "closes n1 to it") in reason
     assert lab.why(fits) == ""
     assert lab.held(user="ann") == [1] and not lab.bugs
 

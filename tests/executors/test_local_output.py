@@ -79,5 +79,9 @@ def test_outputs_on_a_disk_that_is_full(tmp_path: Path, disk: Path) -> None:
     assert (disk / "before" / "1" / "n0" / "stdout").stat().st_size == MIB  # is there for its user
     key = host.start("job", sys.executable, "-c", f"{PRINT}; sys.exit(7)", "100")
     assert (host.end(key).exit_status, host.see(key).reason) == (7, None)
-    assert 56 * MIB < Path(host.see(key).output or "").stat().st_size < 64 * MIB
+    printed = Path(host.see(key).output or "").read_bytes()
+    assert 56 * MIB < len(printed) < 64 * MIB
+    kept, said = printed.split(b"\n", 1)
+    missing = f"{100 * MIB - len(kept)} bytes that were printed are not here: the disk was full\n"
+    assert said.decode() == f"optsched: {missing}"
     host.clear()

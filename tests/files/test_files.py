@@ -710,6 +710,7 @@ def test_hostlists(expression: str, names: list[str]) -> None:
         ("n[1234567890]", "malformed"),
         ("n[٣]", "malformed"),
         ("a[1,11][1,11]", "twice"),
+        ("a[1-1000]" + 300 * "b", "a name of more than 256 characters"),
     ],
 )
 def test_hostlists_that_are_malformed(expression: str, says: str) -> None:
@@ -973,6 +974,8 @@ def test_the_default_profile_is_left_out_also_when_it_is_another_object() -> Non
         {"profile": Profile(rate={"a100": float("inf")}, gpus={0: 1.0})},
         {"profile": Profile(sharing=Sharing(duty=0.0, partners={"x": -1.0}))},
         {"profile": Profile(mixing="mean")},  # type: ignore[arg-type]
+        {"id": 257 * "j"},
+        {"tenant": 257 * "t"},
         {"modes": (Mode(gpus=2.5, duration_s=0.0),)},  # type: ignore[arg-type]
     ],
 )

@@ -1,6 +1,7 @@
 """Xion: the swap rule and its gang form against arithmetic and brute force, and what it gains over
 SRTF and FIFO."""
 
+import weakref
 from dataclasses import replace
 from itertools import combinations
 from statistics import fmean
@@ -16,7 +17,7 @@ from optsched.plugins.registry import policy
 from optsched.simulate.run import simulate
 from optsched.simulate.virtual import VirtualWorld
 from optsched.traces.generate.synth import generate
-from optsched_solvers.policies.xion import Later, Victim, cheapest
+from optsched_solvers.policies.xion import Later, Victim, Xion, cheapest
 from tests.clusters import equal_nodes, one_node
 from tests.policies.verified import plan_of, times
 
@@ -271,3 +272,11 @@ def test_one_that_starts_leaves_with_the_others(runs_s: int, free: list[int]) ->
     world.start("new", option, place)
     later.begins((float(runs_s), "new"), world.need("new", option), place)
     assert [later.at(time_s).room.pool_gpus[0] for time_s in (12, 40, 1)] == free
+
+
+def test_a_rule_that_is_done_is_freed_at_once():
+    """One that waits for the garbage collector keeps the queues of each decision that tried it."""
+    rule = Xion()
+    done = weakref.ref(rule)
+    del rule
+    assert done() is None

@@ -316,3 +316,6 @@ def test_faults_of_files() -> None:
         text = json.dumps({**base, "instances": [{"name": "i", **spec}], "parameters": {"x": [1]}})
         with pytest.raises(ValueError, match=said):
             Study.model_validate_json(text)
+    text = json.dumps({**base, "title": 257 * "b", "instances": [{"name": "i", "file": "a"}]})
+    with pytest.raises(ValueError, match="at most 256 characters"):
+        Study.model_validate_json(text)

@@ -31,10 +31,12 @@ def lift_window(
     _only_administrators(caller)
     if body.name not in controller.state.windows:
         stated = any(own.name == body.name for own in controller.settings.windows)
-        why = "is one of cluster.toml: change it there" if stated else "is none that was set"
-        if any(own.name == body.name for own in controller.state.reserved):
-            why = "is reserved in the cluster manager: change it there"
-        raise HttpError(404, f"{body.name!r} {why}")
+        why = f"there is no window {body.name!r}"
+        if stated:
+            why = f"window {body.name!r} is one of cluster.toml: change it there"
+        elif any(own.name == body.name for own in controller.state.reserved):
+            why = f"window {body.name!r} is a reservation of the cluster manager: change it there"
+        raise HttpError(404, why)
     controller.record(WindowLifted(name=body.name, by=caller.name))
     return _windows(controller, caller)
 

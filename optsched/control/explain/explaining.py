@@ -107,18 +107,20 @@ def _expected(snapshot: Snapshot, job: LiveJob, facts: Facts) -> Iterator[str]:
     if job.finished is not None or snapshot.forecast is None or job.held is not None:
         return
 
+    horizon = human(snapshot.forecast.horizon_s)
+
     def within(p50_s: float | None, p90_s: float | None) -> str:
         def ahead(at_s: float | None) -> str:
-            return "not seen" if at_s is None else human(max(0.0, at_s - now_s))
+            return f"more than {horizon}" if at_s is None else human(max(0.0, at_s - now_s))
 
         return f"in {ahead(p50_s)} (90 %: {ahead(p90_s)})"
 
     if times.end_p50_s is not None:
         starts = within(times.start_p50_s, times.start_p90_s)
-        starts = "" if job.live is not None else f"to start {starts} and "
-        yield f"It is expected {starts}to end {within(times.end_p50_s, times.end_p90_s)}."
-    if times.forecast is not None:
-        yield f"The forecast of its start and end says no more: {times.forecast}."
+        starts = "" if job.live is not None else f"starts {starts} and "
+        yield f"The forecast is that it {starts}ends {within(times.end_p50_s, times.end_p90_s)}."
+    elif times.forecast is not None:
+        yield f"There is no forecast of when it starts and ends: {times.forecast}."
 
 
 def _stopping(snapshot: Snapshot, job: LiveJob, attempt: Attempt) -> Iterator[str]:

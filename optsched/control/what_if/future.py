@@ -102,14 +102,14 @@ def _notes(snapshot: Snapshot, lost: int, left_out: int) -> Iterator[str]:
         verb = "are" if lost > 1 else "is"
         yield f"{lost} job{'s' * (lost != 1)} of unknown state {verb} assumed to run on"
     if snapshot.turns:
-        yield "limits on running jobs and GPUs are seen as turns: one starts as one before it ends"
+        yield "jobs that limits hold back start when one before them ends"
     closed = [status.node.name for status in snapshot.statuses if not status.usable]
     if closed:
         yield f"nodes that take no jobs now never do: {', '.join(closed)}"
     if left_out:
         many = f"{left_out} job{'s' * (left_out != 1)}"
-        why = "on hold, being cancelled, left out of rounds, over a budget, or after such a one"
-        yield f"left out: {many} {why}"
+        why = "on hold, being cancelled, left out of rounds, over a budget, or after such"
+        yield f"left out: {many} ({why})"
 
 
 def _pausing(job: LiveJob) -> Job:

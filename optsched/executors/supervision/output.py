@@ -20,6 +20,8 @@ PIECE_BYTES = 1 << 16
 DRAIN_S = 2.0
 """So long the last bytes may take to come once nothing runs any more: somebody else may hold the
 pipe."""
+LAST_LINE_BYTES = 128
+"""What the line takes at most that says what is missing."""
 MIB = 1 << 20
 
 
@@ -84,15 +86,22 @@ class Output:
         until_s = time.monotonic() + DRAIN_S
         for number, running in enumerate(self._running):
             running.acquire(timeout=max(0.0, until_s - time.monotonic()))
-            dropped = self._dropped[number]
+            dropped, file = self._dropped[number], self._streams[number][0]
             if dropped:
-                why = (
-                    "the disk was full"
-                    if self._full[number]
-                    else f"{self._limit_bytes / MIB:g} MiB are kept at most"
-                )
+                why = f"{self._limit_bytes / MIB:g} MiB are kept at most"
+                if self._full[number]:
+                    why = "the disk was full"
+                    dropped += _cut(file)
                 words = f"\noptsched: {dropped} bytes that were printed are not here: {why}\n"
-                _written(self._streams[number][0], words.encode())
+                _written(file, words.encode())
+
+
+def _cut(file: int) -> int:
+    """Return how many bytes of the end of a file made room for a last line."""
+    size = os.fstat(file).st_size
+    cut = min(size, LAST_LINE_BYTES)
+    os.ftruncate(file, size - cut)
+    return cut
 
 
 def _written(file: int, data: bytes) -> int:

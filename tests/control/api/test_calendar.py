@@ -50,7 +50,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(live: Live, run: Run) ->
         (("maintain", "--quota", "x=1", "--to", "1h"), "there is no tenant 'x'"),
         (("maintain", "--quota", "x=-1", "--to", "1h"), "write x=N with a whole number from 0 on"),
         (("maintain", "--quota", "x=nan", "--to", "1h"), "write x=N with a whole number from 0 on"),
-        (("windows", "--lift", "nothing"), "'nothing' is none that was set"),
+        (("windows", "--lift", "nothing"), "there is no window 'nothing'"),
     ):
         status, out, err = run(*words)
         assert (status, out) == (2, "") and problem in err, (words, err)

@@ -29,7 +29,7 @@ class Preemptive:
 
     def __init__(self) -> None:
         self.queue = DemandQueue()
-        self.order = RunningOrder(self.rank, self.rise_s)
+        self.order = RunningOrder()
         self.reservations = Reservations()
         self._recheck_s = math.inf
         self._begun = False
@@ -57,7 +57,7 @@ class Preemptive:
         self.serve(world)
         if not world.waiting:
             return
-        self.order.catch_up(world)
+        self.order.catch_up(world, self)
         wake_s = min(self._recheck_s, self.order.next_rise_s(world))
         if wake_s < math.inf:
             world.wake_at(wake_s)
@@ -68,7 +68,7 @@ class Preemptive:
             self._begun = True
             for job_id in world.running:
                 self.order.add(job_id)
-        released, risen = world.take_released(), self.order.apply_rises(world)
+        released, risen = world.take_released(), self.order.apply_rises(world, self)
         self.given_back(world, released)
         if released or risen or world.now_s >= self._recheck_s:
             self.queue.unblock()
@@ -125,7 +125,7 @@ class Preemptive:
 
     def put_in_order(self, world: World, waiting: Iterable[str]) -> None:
         """Rank the running jobs and these waiting ones anew."""
-        self.queue, self.order = DemandQueue(), RunningOrder(self.rank, self.rise_s)
+        self.queue, self.order = DemandQueue(), RunningOrder()
         for job_id in world.running:
             self.order.add(job_id)
         for job_id in waiting:
@@ -225,7 +225,7 @@ class Moment:
             self._most is not None and self.fit(job_id, self._most) is None
         ):
             return False
-        self.order.catch_up(world)
+        self.order.catch_up(world, self.rule)
         taken: list[tuple[Key, str]] = []
         victims = self.needed(job_id, self._last_first(job_id, key, taken))
         for other_id in victims or ():
@@ -238,7 +238,7 @@ class Moment:
         """Return running jobs that may be evicted for a job of this key, the last in order first;
         `taken` gets all that were looked at."""
         world = self.world
-        while (last := self.order.pop_last(world)) is not None:
+        while (last := self.order.pop_last(world, self.rule)) is not None:
             taken.append(last)
             if not gives_way(last[0], key):
                 return
