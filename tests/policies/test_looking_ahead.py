@@ -559,3 +559,34 @@ def test_a_step_leads_where_it_did_once_what_starts_beside_it_is_part_of_it(
     assert playouts.begin(trial) and trial.started
     assert (playouts.completions_s(trial) == before).all()
     assert not playouts.begin(trial)
+
+
+class Deciding(Optsched):
+    """Keeps the last step that it took."""
+
+    step: Step | None = None
+
+    def _take(self, step: Step) -> None:
+        self.step = step
+        super()._take(step)
+
+
+def test_once_jobs_keep_coming_gpus_are_left_idle_for_a_gang_that_fits_soon() -> None:
+    """Whoever would start there holds them ten times as long as the gang waits for the others; what
+    is done by then starts all the same."""
+    dear = Profile(checkpoint_s=300.0, restore_s=300.0)
+    jobs = (
+        Job(id="first", gpus=2, duration_s=200.0, profile=dear),
+        Job(id="gang", gpus=4, duration_s=100.0, submit_s=1.0, profile=dear),
+        Job(id="long", gpus=1, duration_s=2000.0, submit_s=1.0, profile=dear),
+        Job(id="short", gpus=1, duration_s=150.0, submit_s=1.0, profile=dear),
+    )
+    policy = Deciding(Optsched.Options())
+    simulation = Simulation(Instance(cluster=one_node(gpus=4), jobs=jobs), policy)
+    simulation.run(until=lambda: simulation.world.now_s >= 1.0)
+    assert {*simulation.world.running} == {"first", "short"}
+    assert policy.step is not None and policy.step.awaited == "gang"
+    assert not simulation.world.claims  # the next decision is free not to keep them
+    simulation.run()
+    starts_s = {entry.id: entry.segments[0].start_s for entry in simulation.record().plan().jobs}
+    assert starts_s == {"first": 0.0, "short": 1.0, "gang": 200.0, "long": 300.0}

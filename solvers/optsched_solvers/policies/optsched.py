@@ -29,6 +29,7 @@ from optsched.round.decide import no_collection
 from optsched.round.plan import RoundSolution
 
 from .parts.agenda import Agenda, outline, search
+from .parts.awaited_places import awaiting
 from .parts.first_step import RoundRecord, Step, as_played, notes_of
 from .parts.gang_weights import GANG
 from .parts.kept_places import KeptPlaces
@@ -42,7 +43,7 @@ FOR_PRICE, FOR_KEEPING = 0.4, 0.2
 """Shares of the budget for the round in which all may be preempted, and for others, of which there
 are at most two."""
 MOST_PLANNED = 200
-"""Of more jobs no whole plan is sought."""
+"""Of more jobs no whole plan is sought, and no GPUs are left idle for one of them."""
 PLAN_S, REPLAN_S = 0.015, 0.005
 """Counted work of seeking a plan, times the square of the number of jobs that are here, and of
 seeking a better one than there is, times their number."""
@@ -65,11 +66,12 @@ class Optsched:
     Where saving and restoring take long (`swaps_matter`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
     First steps are tried: that of the round (where run times are known), that of the round in which
-    all that runs goes on, that of `xion`, and as long as no job has come that of a list rule, which
-    goes on with the last plan. Each is played forward by that rule for the jobs that are here, what
-    it costs those still to come is charged, and the cheapest is taken (Bertsekas, Tsitsiklis and
-    Wu, Journal of Heuristics 3, 1997). So by its own account it is never worse than to preempt
-    nobody now, nor than `xion`; nor, as long as no job has come, than what it planned before.
+    all that runs goes on, that of `xion`, as long as no job has come that of a list rule, which
+    goes on with the last plan, and later those that leave GPUs idle for a job that fits soon. Each
+    is played forward by that rule for the jobs that are here, what it costs those still to come is
+    charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3,
+    1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`; nor,
+    as long as no job has come, than what it planned before.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more, but
@@ -209,6 +211,8 @@ class Optsched:
         going_on = Trial(world, pinned)
         if not (self._arrived or self.reservations.current) and self._is_allowed(going_on):
             steps.append(Step(going_on, None))
+        if self._may_await(world, playouts):
+            steps += awaiting(world, playouts, pinned)
         own_levels = len(self.objective.levels)
 
         def cost(step: Step) -> tuple[float, ...]:
@@ -353,7 +357,16 @@ class Optsched:
         to_come = per_s * self.reservations.backlog_s(world)
         return lost_gpu_s / max(1, world.cluster.total_gpus) * to_come
 
+    def _may_await(self, world: World, playouts: Playouts) -> bool:
+        """Return whether GPUs may be left idle for a job until the next decision: once jobs keep
+        coming, as before that plans of all say who waits for whom."""
+        if not (self._arrived and world.knows_run_times) or len(playouts.place) > MOST_PLANNED:
+            return False
+        return not (self._tiered or self.reservations.current or world.claims)
+
     def _take(self, step: Step) -> None:
+        if step.awaited is not None:
+            step.trial.claims.pop(step.awaited, None)  # the next decision is free to keep it or not
         step.trial.carry_out()
         self._places.began((*step.trial.started, *step.trial.joined))
         trial, self.notes = step.trial, tuple(notes_of(step))

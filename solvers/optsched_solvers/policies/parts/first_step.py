@@ -1,5 +1,7 @@
 """First steps that a policy tries before it takes one, and what is known of each."""
 
+from dataclasses import replace
+
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
 from optsched.driver.trial import Trial
@@ -13,13 +15,15 @@ class Step:
 
     Played forward it costs less by the share `lead` than where all that runs goes on, and at most
     the share `plan_gap` of it more than any plan for the jobs that are here; None where that was
-    not asked. Both are shares of what can still be decided.
+    not asked. Both are shares of what can still be decided. Until the next decision a place is kept
+    for the job that is `awaited`.
     """
 
     trial: Trial
     decided: tuple[Snapshot, RoundSolution] | None
     lead: float | None = None
     plan_gap: float | None = None
+    awaited: str | None = None
 
 
 @record
@@ -41,7 +45,7 @@ class RoundRecord:
 def as_played(step: Step, playouts: Playouts) -> Step:
     """Return the step with what the list rule starts beside it at once when it is played; of these
     starts nothing is proved."""
-    return Step(step.trial, None) if playouts.begin(step.trial) else step
+    return replace(step, decided=None) if playouts.begin(step.trial) else step
 
 
 def notes_of(step: Step) -> list[str]:
@@ -55,6 +59,8 @@ def notes_of(step: Step) -> list[str]:
             if preempting
             else "looked ahead: preempting nobody costs least"
         )
+        if step.awaited is not None:
+            notes.append(f"GPUs are kept for {step.awaited} until the next decision")
         notes.append(
             "value, bound and gap are those of the starts beside what goes on"
             if step.decided
