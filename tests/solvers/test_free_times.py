@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.files.faults import find_faults
-from optsched.model.instance import Instance
+from optsched.model import Cluster, Elastic, Instance, Job, Node
 from optsched.objectives import parse
 from optsched.plugins.solver import SILENT
 from optsched.traces.generate.synth import generate
@@ -155,6 +155,18 @@ def test_on_one_node_gaps_are_filled_as_by_serial_generation(
     serial = generate_schedule(problem, priority)
     assert quick is not None and serial is not None
     assert [c.start for c in quick.schedule] == [c.start for c in serial]
+
+
+def test_an_elastic_gang_takes_fewer_gpus_where_it_is_done_sooner() -> None:
+    cluster = Cluster(nodes=tuple(Node(name=name, gpu_type="a", gpus=2) for name in "ab"))
+    jobs = (
+        Job(id="0", gpus=2, duration_s=9.0),
+        Job(id="1", gpus=Elastic(min=2, max=4), duration_s=5.0),
+    )
+    problem = Problem(Instance(cluster=cluster, jobs=jobs), parse("wct"))
+    assert free_times.applies(problem)
+    decoded = decoder(problem).decode(List([0.0, 1.0], {}, frozenset(), {}))
+    assert decoded is not None and decoded.ends_s.tolist() == [9.0, 10.0]
 
 
 def test_a_list_that_is_soon_too_bad_is_given_up() -> None:

@@ -214,14 +214,18 @@ class Chart:
         return ready, *singles, first, first + len(spreads), number
 
     def _number_spread(self, ways: list[Way]) -> Row:
-        """Number ways on several nodes, without those that have a shorter one on the same nodes."""
+        """Number ways on several nodes, without those that have a shorter one on the same nodes
+        that takes no more GPUs."""
         kept: list[Way] = []
         for way in ways:
-            if not any(set(other.sets) >= set(way.sets) for other in kept):
+            gpus = way.alternative.mode.gpus
+            fewer = (other for other in kept if other.alternative.mode.gpus <= gpus)
+            if not any(set(other.sets) >= set(way.sets) for other in fewer):
                 kept.append(way)
         of_sets = dict.fromkeys(of for way in ways for of in way.sets)
         nodes = dict.fromkeys(n for of in of_sets for n in self._nodes_of(of))
-        return self._set(tuple(nodes)), *self._number_ways(kept)
+        fewest = min(way.alternative.mode.gpus for way in kept)
+        return self._set(tuple(nodes)), fewest, *self._number_ways(kept)
 
     def _number_ways(self, ways: list[Way]) -> Row:
         first = len(self._rows)

@@ -38,8 +38,9 @@ MEMBERS, MEMBERS_END, POOLS, POOLS_END, INSIDE = range(5)
 """Of a set: where its nodes are listed, and its pools, and its row of `Layout.inside`."""
 GPUS, LENGTH, SETS, SETS_END = range(4)
 """Of a way: its GPUs, its length, and where the sets are listed of one of which it takes nodes."""
-NODES, WAYS, WAYS_END = range(3)
-"""Of a spread, the ways of a job on several nodes of one GPU type: all these nodes, its ways."""
+NODES, FEWEST, WAYS, WAYS_END = range(4)
+"""Of a spread, the ways of a job on several nodes of one GPU type: all these nodes, the fewest GPUs
+of a way, its ways."""
 READY, SINGLE, SINGLES_END, SPREAD, SPREADS_END, TYPE = range(6)
 """Of the ways of a job: the tick before which it cannot start, those on one node, its spreads, and
 the GPU type of all its nodes, -1 where they are of several."""
@@ -473,7 +474,7 @@ def _first_to_complete(
             best, begins, where, fills = way, start, of, gap
     for k in range(spread, spreads_end):
         first, of = layout.rows[k, WAYS], layout.rows[k, NODES]
-        shortest, gpus = layout.rows[first, LENGTH], layout.rows[first, GPUS]
+        shortest, gpus = layout.rows[first, LENGTH], layout.rows[k, FEWEST]
         gaps = _gaps_of(free, shortest)
         if ready + shortest >= end or _may_be_free(layout, free, of, end - shortest, gaps) < gpus:
             continue
