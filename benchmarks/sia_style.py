@@ -76,7 +76,7 @@ def measure(jobs: int, gpus: int, mix: str, seed: int, budget_s: float) -> dict[
     started_s = time.perf_counter()
     model = build(instance, parse("wct"), ROUND_S, refill=False)
     wish, planned = solve_ilp(model, 600.0)
-    packing = Packing(model, slots_first=True)
+    packing = Packing(model)
     packing.place_all(wish, model.options.value)
     ilp_s = time.perf_counter() - started_s
     ours = solve(

@@ -2,6 +2,7 @@
 is."""
 
 import importlib
+import json
 import re
 import shlex
 import tomllib
@@ -443,6 +444,15 @@ def test_every_field_of_the_files_is_explained(kind: Any) -> None:
             assert re.search(rf'[`"]{name}[`"]', part), (
                 f"{name} of {noun} is not explained in docs/formats.md"
             )
+
+
+@pytest.mark.parametrize("kind", ["plan", "round", "bound"])
+def test_the_table_of_a_file_lists_its_fields_and_no_others(kind: str) -> None:
+    part = section("docs/formats.md", f"## {kind.capitalize()} file")
+    table = part.split("| field | type | meaning |\n")[1].split("\n\n")[0]
+    stated = re.findall(r"^\| `(\w+)` \|", table, re.M)
+    said = json.loads(CliRunner().invoke(main, ["schema", kind]).stdout)
+    assert {*stated} == {*said["properties"]}
 
 
 def test_defaults_stated_are_those_of_the_schema() -> None:

@@ -50,7 +50,8 @@ def command(
 
 
 def _echo(answer: Json, out: Out) -> None:
-    click.echo(json.dumps(answer) if out.as_json else answer["text"], nl=out.as_json)
+    # what it printed, colours included, also into a pipe
+    click.echo(json.dumps(answer) if out.as_json else answer["text"], nl=out.as_json, color=True)
 
 
 def follow(

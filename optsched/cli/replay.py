@@ -92,7 +92,7 @@ def _parts(replayed: "Replay", jobs: int) -> Parts:
     differences = replayed.differences
     at = clock_text(replayed.then.now_s)
     yield (
-        f"round {replayed.number} of {at}: {jobs:,} jobs, decided the same for "
+        f"round {replayed.number} of {at}: {jobs:,} job{'s' * (jobs != 1)}, decided the same for "
         f"{replayed.same:,}, otherwise for {len(differences):,}"
     )
     yield from ("", table("", "then", "now", rows=rows, numeric=("then", "now")), "")

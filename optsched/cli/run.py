@@ -78,9 +78,10 @@ def command(config: Path, web: bool, out: Out) -> int:
         server = serve(loop, settings)
         if out.talks:
             controller.look()
+            nodes = len(controller.statuses)
             gpus = sum(status.node.gpus for status in controller.statuses)
             click.echo(
-                f"{settings.name}: {len(controller.statuses)} nodes, {gpus} GPUs, "
+                f"{settings.name}: {nodes} node{'s' * (nodes != 1)}, {gpus} GPUs, "
                 f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
             )
         if web and not out.quiet:

@@ -211,7 +211,7 @@ def command(
     try:
         for text, is_error in follow(client, name):
             if out.talks:
-                click.echo(text, nl=False, err=is_error)
+                click.echo(text, nl=False, err=is_error, color=True)
     except KeyboardInterrupt:
         click.echo(f"optsched: {name} goes on; stop it by: optsched cancel {name}", err=True)
         raise

@@ -118,18 +118,23 @@ class Playouts:
                     levels[-1].append((weight, term, place[counted], cost))
         return levels
 
-    def completions_s(self, trial: Trial, most_starts: float = MOST_STARTS) -> NDArray[np.float64]:
+    def completions_s(self, trial: Trial, most_starts: float | None = None) -> NDArray[np.float64]:
         """Return when each job completes, in the order in which the world names them: those that
         wait, run and are being saved. After the first step of a plan, as that says."""
         if trial.ends_s is not None:
             return np.array([trial.ends_s[job_id] for job_id in self.place])
-        return self._run(trial, most_starts)[0]
+        return self._run(trial, MOST_STARTS if most_starts is None else most_starts)[0]
 
-    def first_starts(self, trial: Trial) -> dict[str, Fit]:
-        """Return what the list rule starts at once after a trial, in which options and where."""
+    def begin(self, trial: Trial) -> bool:
+        """Start in a trial what the list rule starts at once after it; return whether that is
+        anything. It leads where it did before."""
         if trial.ends_s is not None:
-            return {}
-        return self._run(trial, MOST_STARTS)[1]
+            return False
+        ends_s, begun = self._run(trial, MOST_STARTS)
+        for job_id, fit in begun.items():
+            trial.start(job_id, *fit)
+        self._played[id(trial), MOST_STARTS] = trial, trial.mark, (ends_s, {})
+        return bool(begun)
 
     def _run(self, trial: Trial, most_starts: float) -> "_Played":
         """Return when jobs end in a trial played forward and what starts at once, played once for

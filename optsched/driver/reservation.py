@@ -63,9 +63,7 @@ def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
 def swaps_matter(world: World, jobs: Collection[str]) -> bool:
     """Return whether saving and restoring these jobs would take more than next to nothing of what
     they have left."""
-    swap_s = sum(
-        hold_to_save_s(world.job(job_id)) + world.profile(job_id).restore_s for job_id in jobs
-    )
+    swap_s = sum(hold_to_save_s(job) + job.profile.restore_s for job in map(world.job, jobs))
     return swap_s > NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
 
 

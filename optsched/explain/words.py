@@ -70,7 +70,7 @@ def _staying(why: Explanation) -> str:
     if why.margin is None:
         return worth
     if why.margin > 0:
-        less = f"{_number(why.margin)} less or that were so much dearer"
+        less = f"{_number(why.margin)} less, or what it holds cost so much more"
         return f"{worth}; it would leave if it were worth {less}"
     return f"{worth}; nobody could use that better on these nodes"
 
@@ -122,7 +122,7 @@ def _wait_for(why: Explanation) -> str:
 
 def _swap(why: Explanation, swap: Swap | None) -> str:
     if swap is None:
-        return "those who may leave hold too little for it"
+        return "the jobs that may be preempted hold too little for it"
     if not swap.leavers:
         where = f" on {_names(swap.nodes)}" if swap.nodes else ""
         when = f"once {_names(why.takes_from)} made way" if why.takes_from else "now"

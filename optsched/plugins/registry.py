@@ -97,7 +97,7 @@ def solver(name: str) -> Solver:
         from ..simulate.policy_solver import PolicySolver
 
         return PolicySolver(name)
-    return cast(Solver, _usable("solvers", name, names("policies")))
+    return cast(Solver, _usable("solvers", name, ("auto", *names("policies"))))
 
 
 def round_solver(name: str) -> "RoundSolver":

@@ -29,9 +29,8 @@ class Nodes:
     patterns for which there is no room: there only gets less.
     """
 
-    def __init__(self, model: RoundModel, fragments_first: bool = False) -> None:
+    def __init__(self, model: RoundModel) -> None:
         self._model, self._held = model, model.held
-        self._fragments_first = fragments_first
         self.gpus: list[int] = self._held.room_gpus.tolist()
         self.cpus: list[float] = self._held.room_cpus.tolist()
         self.memory: list[float] = self._held.room_memory_gib.tolist()
@@ -311,8 +310,7 @@ class Nodes:
         return c.nodes[int(able[uneven.argmin()])]
 
     def _spread(self, pattern: Pattern, job: Job, rack: list[int] | None) -> Taken | None:
-        """Take GPUs on as few nodes as possible, the emptiest first, or on what is left of nodes in
-        use."""
+        """Take GPUs on as few nodes as possible, the emptiest first."""
         counts = node_counts(job, pattern.gpus)
         if counts is not None:
             placed = (self._evenly(pattern, job, rack, n) for n in counts)
@@ -320,7 +318,7 @@ class Nodes:
         mode, memory_per_gpu = pattern.option.mode, memory_gib_per_gpu(job, pattern.option.mode)
         want, each = mode.gpus, mode.cpus_per_gpu
         held: Taken = []
-        for n in self._by_free(pattern, rack, 1, self._fragments_first):
+        for n in self._by_free(pattern, rack, 1, False):
             memory = self.memory[n] * (1 + SLACK)
             can = gpus_that_fit(self.gpus[n], self.cpus[n], memory, each, memory_per_gpu)
             if take := min(can, want):

@@ -1,7 +1,5 @@
 """Puts a choice of options on real nodes."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..model import Placement, Slot
@@ -28,53 +26,34 @@ class Packing:
     fresh ones got, `guest` who shares the GPUs of which running job, `left` who made way for a
     partner that stays alone.
 
-    `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs that must
-    lie within a rack, gangs on one node, gangs anywhere, single GPUs, the largest first and of
+    `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs on one
+    node, gangs that must lie within a rack, gangs anywhere, single GPUs, the largest first and of
     equals those that would lose most elsewhere; what does not fit tries its job's other options in
-    the order of `reduced`. With `slots_first` gangs on one node come before those in a rack, and
-    with `fragments_first` split gangs take the fullest nodes, not the emptiest: which of the orders
-    serves best depends on what is scarce. After the `deadline` running jobs are still kept, and
-    nothing else is placed.
+    the order of `reduced`. After the `deadline` running jobs are still kept, and nothing else is
+    placed.
     """
 
-    def __init__(
-        self,
-        model: RoundModel,
-        *,
-        slots_first: bool = False,
-        fragments_first: bool = False,
-        deadline: Deadline = NEVER,
-    ) -> None:
+    def __init__(self, model: RoundModel, *, deadline: Deadline = NEVER) -> None:
         self.model = model
         self._deadline = deadline
         self._attempts = 0
         self._late = False
-        self._slots_first = slots_first
-        self.nodes = Nodes(model, fragments_first)
+        self.nodes = Nodes(model)
         self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
         self.held: dict[int, Taken] = {}
         self.guest: dict[int, int] = {}
         self.left: set[int] = set()
 
-    def place_all(self, wish: Ints, reduced: Floats, urgent: Sequence[int] = ()) -> None:
+    def place_all(self, wish: Ints, reduced: Floats) -> None:
         """Place all. `wish` is an option or -1 for each job; running jobs that must be kept are,
-        whatever it says. `urgent` jobs come before all that need not be kept, in their order; what
-        is reserved is then not looked at."""
+        whatever it says."""
         model, kept = self.model, self.model.patterns.kept
         keeps, must = model.options.first[kept], model.must[kept]
         stay = (wish[kept] == keeps) | must
         self._keep(np.flatnonzero(must))
-        if not urgent:
-            self._keep(np.flatnonzero(stay & ~must))
+        self._keep(np.flatnonzero(stay & ~must))
         self.nodes.index()
-        if urgent:
-            for j in urgent:
-                if self.chosen[j] < 0 and not self.put(j, int(wish[j])):
-                    self.put_otherwise(j, reduced)
-            for k in np.flatnonzero(stay & ~must & (self.chosen[kept] < 0)).tolist():
-                self.put(int(kept[k]), int(keeps[k]))
-        else:
-            self.nodes.reserve()
+        self.nodes.reserve()
         jobs = np.flatnonzero((wish >= 0) & (self.chosen < 0))
         kinds = model.options.kind[wish[jobs]]
         for j in jobs[(kinds == Kind.ALONE) | (kinds == Kind.BESIDE)].tolist():
@@ -122,7 +101,7 @@ class Packing:
         options, patterns = wish[jobs], self.model.patterns
         pattern = self.model.options.pattern[options]
         bulk = self.model.bulk
-        rank = _ranks(patterns.table, bulk, self._slots_first)[pattern]
+        rank = _ranks(patterns.table, bulk)[pattern]
         lost = regret(self.model, options, reduced)
         for at in np.lexsort((jobs, -lost, -bulk[pattern], rank)).tolist():
             j = int(jobs[at])
@@ -278,9 +257,8 @@ def regret(model: RoundModel, options: Ints, reduced: Floats) -> Floats:
     return np.asarray(reduced[options] - np.maximum(second, 0.0)[job[options]], dtype=float)
 
 
-def _ranks(table: Columns, bulk: Floats, slots_first: bool) -> Ints:
-    """Return which come first: rack gangs, gangs on one node and what is as bulky, gangs anywhere,
+def _ranks(table: Columns, bulk: Floats) -> Ints:
+    """Return which come first: gangs on one node and what is as bulky, rack gangs, gangs anywhere,
     then singles and jobs without GPUs."""
-    together, in_rack = (0, 1) if slots_first else (1, 0)
-    gangs = np.where(table.together, together, np.where(table.in_rack, in_rack, 2))
+    gangs = np.where(table.together, 0, np.where(table.in_rack, 1, 2))
     return np.where(bulk <= 1, 3, gangs)

@@ -169,15 +169,20 @@ def interval_of(value: Value, results: Sequence[Result]) -> Interval | None:
 
 def used_columns(table_rows: Sequence[Row]) -> list[int]:
     """Return positions of the columns that say anything: some row has a value, and not all are 0.
-    The value of the objective and its bound are left out where completion times are there; the gap
-    stays."""
+    The value of the objective and its bound are left out where each row that has them tells
+    completion times; the gap stays."""
     used = [
         i
         for i in range(len(COLUMNS))
         if any((mean := row.means[i]) is not None and mean.mean for row in table_rows)
     ]
-    simulated = any(COLUMNS[i].name == "mean JCT" for i in used)
-    return [i for i in used if not (simulated and COLUMNS[i].name in ("value", "bound"))]
+    names = [column.name for column in COLUMNS]
+    jct, value, bound = map(names.index, ("mean JCT", "value", "bound"))
+    planned = any(
+        row.means[jct] is None and (row.means[value] is not None or row.means[bound] is not None)
+        for row in table_rows
+    )
+    return [i for i in used if planned or i not in (value, bound)]
 
 
 @record

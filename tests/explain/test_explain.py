@@ -61,7 +61,8 @@ def test_preempt_or_continue_in_words() -> None:
         "made way for it.",
         "nearly-done continues with 1 v100 GPU on right: it is worth 1.875, what it holds costs "
         "1.765 (GPUs of "
-        "v100 x 1); it would leave if it were worth 0.1103 less or that were so much dearer.",
+        "v100 x 1); it would leave if it were worth 0.1103 less, or what it holds cost so much "
+        "more.",
         "patient waits for GPUs of v100 x 1: with 1 v100 GPU it would be worth 1.765, that costs "
         "1.765 (GPUs of "
         "v100 x 1); nearly-done would have to be preempted for it, which loses 1.875 of value "
@@ -139,7 +140,7 @@ def test_fragmentation_in_words() -> None:
         "hungry waits for 1 GPU on one node of a x 4 with what goes with it (room for 0, 5 free "
         "in all): with 1 a GPU "
         "with 4 cores each it would be worth 3, more than the 0 that costs, but it does not fit; "
-        "those who may leave "
+        "the jobs that may be preempted "
         "hold too little for it.",
         "modest starts with 1 a GPU with 2 cores each on n0: it is worth 3, what it takes costs "
         "nothing.",

@@ -545,3 +545,17 @@ def test_what_is_proved_of_a_plan_is_recorded_of_each_decision_that_follows_it()
     [bound] = lower_bounds(instance, WCT)
     could_save = max(record.plan_gap for record in begins) * total_s
     assert total_s - could_save <= bound.value + 1e-6 * total_s
+
+
+def test_a_step_leads_where_it_did_once_what_starts_beside_it_is_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Played again it would be costed by more starts than what it is compared with."""
+    monkeypatch.setattr(playout, "MOST_STARTS", 5)
+    world = VirtualWorld(drawn(3, 30.0, jobs=40))
+    world.advance()
+    playouts, trial = Playouts(world, WCT), Trial(world)
+    before = playouts.completions_s(trial)
+    assert playouts.begin(trial) and trial.started
+    assert (playouts.completions_s(trial) == before).all()
+    assert not playouts.begin(trial)

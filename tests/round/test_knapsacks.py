@@ -1,5 +1,5 @@
 """Nodes filled as knapsacks: the fill is the best there is, the verifier accepts each packing, and
-where memory is tight they are worth more than what orders of the jobs give."""
+where memory is tight they are worth more than what jobs get one by one."""
 
 from itertools import product
 
@@ -69,13 +69,13 @@ def test_each_packing_is_accepted(instance: Instance, objective: str, price: flo
         assert packing.worth() <= bound + 1e-9 * abs(bound)
 
 
-def test_tight_memory_is_packed_better_than_by_any_order() -> None:
+def test_tight_memory_is_packed_better_than_job_by_job() -> None:
     model = build(with_tight_memory(120, 128), parse("wct"), 300.0, refill=False)
     *_, found = optimise(model, None, lambda: 60.0)
     wish, reduced = wish_of(model, found.prices)
     packings: list[Packing] = []
-    by_order = realise(request_of(model, packings, []), wish, reduced)
+    by_job = realise(request_of(model, packings, []), wish, reduced)
     by_node = [packing.worth() for packing in Knapsacks(model, wish, reduced, NEVER).packings()]
-    assert by_node[0] > 1.02 * by_order
+    assert by_node[0] > 1.02 * by_job
     assert max(by_node[1:]) > by_node[0]
     assert len(by_node) == knapsacks.TURNS

@@ -23,7 +23,7 @@ from optsched.round.exact import program
 from optsched.round.model import Kind, RoundModel
 from optsched.round.nodes import Nodes
 from optsched.round.place import Packing
-from optsched.round.realise import keep_all, realise_losers_first
+from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
 from optsched.round.verify import verify_round
 from optsched.traces.generate.synth import generate
@@ -71,7 +71,7 @@ def scarce_cores() -> Instance:
     )
 
 
-def test_what_found_no_room_on_nodes_is_placed_first() -> None:
+def test_a_running_job_moves_off_the_only_node_with_enough_cores() -> None:
     instance = scarce_cores()
     found = decide(instance, "tardiness", round_s=60.0, refill=False, budget_s=60.0)
     assert {entry.id: entry.decision for entry in found.jobs} == {
@@ -94,14 +94,14 @@ def test_jobs_share_the_cores_of_each_node(seed: int) -> None:
 
 @settings(max_examples=50)
 @given(rounds(most_jobs=14))
-def test_losers_first_is_never_less_than_what_must_be(instance: Instance) -> None:
-    """Whatever is wished for, each packing is a round that the verifier accepts."""
+def test_what_must_be_is_put_on_nodes_whatever_is_wished_for(instance: Instance) -> None:
+    """Each packing is a round that the verifier accepts."""
     model = model_of(instance)
     if not model.jobs:
         return
     packings: list[Packing] = []
     wish = np.where(model.must, model.options.first[:-1], model.options.first[1:] - 1)
-    realise_losers_first(request_of(model, packings, []), wish, model.options.value)
+    realise(request_of(model, packings, []), wish, model.options.value)
     assert packings
     for packing in packings:
         assert not verify_round(instance, job_rounds(packing))

@@ -190,6 +190,8 @@ def test_values_of_options_are_checked_before_any_work() -> None:
     ):
         with pytest.raises(InputError, match=message):
             engine.solve(INSTANCE, solver="milp", options=options)
+    with pytest.raises(InputError, match="did you mean auto"):
+        engine.solve(INSTANCE, solver="autto")
     with pytest.raises(InputError, match="round solver 'no' is unknown; choose from"):
         engine.solve(INSTANCE, solver="optsched", options={"solver": "no"})
 

@@ -252,6 +252,8 @@ command = "bound"
     assert found.exit_code == 0, found.stderr
     rows = {row["method"]: row for row in table(tmp_path / "out")}
     assert rows["bound"]["bound"] == rows["fifo"]["bound"] and rows["bound"]["value"] == ""
+    read = (tmp_path / "out" / "table.md").read_text()
+    assert " | bound | " in read, "a row without completion times has its bound in the table"
 
 
 def plug_in(folder: Path, base: str, package: str = "lab_rules") -> None:

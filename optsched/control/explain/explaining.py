@@ -216,7 +216,7 @@ def _preemption(snapshot: Snapshot, live: LiveJob, job: Job, entry: Running, fac
     }
     facts["preemption"] = {name: seconds for name, (seconds, _) in parts.items()}
     listed = ", ".join(f"{human(seconds)} {words}" for seconds, words in parts.values() if seconds)
-    cost = "it nothing known"
+    cost = "nothing that is known"
     if listed:
         cost = f"{human(sum(facts['preemption'].values()))} ({listed})"
     return f"It could be preempted{later}: that would cost {cost}."

@@ -45,7 +45,7 @@ TEMPLATES: dict[str, str] = {
     "AttemptLost": "{0.job}: attempt {0.number} is lost: {0.reason}",
     "AttemptFound": "{0.job}: attempt {0.number} is seen again",
     "Cleared": "{0.job}: attempt {0.number} is over: {0.by} vouches for it",
-    "Pruned": "dropped of the past: {0.jobs} jobs, {0.rounds} rounds, {0.events} events",
+    "Pruned": "no longer kept: {0.jobs} jobs, {0.rounds} rounds, {0.events} events",
     "WindowLifted": "{0.name}: not there any more, says {0.by}",
     "Noted": "{0.text}",
 }

@@ -12,7 +12,7 @@ from optsched.plugins.options import PluginOptions, declared_options
 from optsched.round.exact import program
 from optsched.round.model import Floats, Ints, RoundModel
 from optsched.round.place import Packing
-from optsched.round.realise import keep_all, realise, realise_losers_first
+from optsched.round.realise import keep_all, realise
 from optsched.round.solver import RoundRequest
 
 from ..native.within import within
@@ -41,8 +41,8 @@ and proves nothing."""
 NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
 MUCH_LOST = 1e-2
-"""Part of a solution's value from which on what found no room on nodes is decided anew at once, not
-only in the end."""
+"""Part of a solution's value from which on nodes are looked at one by one, if what found no room on
+them is worth that much."""
 KNAPSACK_MISSES = 3
 """A choice is put on nodes by knapsacks until so many times in a row are no better."""
 NEARBY = 10
@@ -51,9 +51,9 @@ the last prices to be good enough."""
 SMALL_GAP = 1e-3
 """Where at most this gap is asked for, the search for prices ends once they prove it. With a larger
 one it goes on: a much smaller gap soon follows."""
-FEW_OPTIONS, FEW_TRIES, MORE_TRIES = 10_000, 1, 3
-"""Above so many options a choice by prices is put on nodes in one order only, else in up to
-three; and not at all where a plan in hand is good enough already: packing takes too long."""
+FEW_OPTIONS = 10_000
+"""Above so many options a choice by prices is not put on nodes where a plan in hand is good enough
+already: packing takes too long."""
 HAND_OVER_S = 4e-6
 """Seconds that it takes to hand over one entry of a program, during which nothing can be
 interrupted."""
@@ -101,15 +101,12 @@ class _Search:
         self._value, self._bound = -np.inf, np.inf
         self._packing_s = 0.0
         self._tried_evenly = self._is_configured = False
-        self._lost: tuple[Ints, Floats] | None = None
         self._is_large = len(self._model.options.value) > FEW_OPTIONS
-        self._tries = FEW_TRIES if self._is_large else MORE_TRIES
 
     def run(self) -> None:
-        """Search, and if there is time left, put once more on nodes what found no room."""
+        """Search."""
         try:
             self._search()
-            self._losers_first()
         finally:
             del self._request  # it reports to this search: a cycle, which nothing frees at once
 
@@ -184,11 +181,11 @@ class _Search:
             *_, own = optimise(even, prices.prices, self._left_s, (COARSE,))
             if self._left_s() < 0:
                 return
-            self._realise(*self._choice(even, own), self._tries)
+            self._realise(*self._choice(even, own))
             if self._is_done() or self._left_s() < 0:
                 return
         wish, reduced = self._choice(self._priced, prices)
-        if self._is_much_lost(wish, self._realise(wish, reduced, self._tries)):
+        if self._is_much_lost(wish, self._realise(wish, reduced)) and model.scarce:
             if self._is_much_lost(wish, self._value):
                 self._by_knapsacks(wish, reduced)
                 self._by_configurations(prices.prices)
@@ -202,11 +199,11 @@ class _Search:
         wish = one_guest_each(self._model, wish, reduced)
         return round_choice(self._model, wish, reduced, self._request.deadline), reduced
 
-    def _realise(self, wish: Ints, reduced: Floats, tries: int) -> float:
+    def _realise(self, wish: Ints, reduced: Floats) -> float:
         """Put a choice on nodes; return its value there."""
-        left_s, enough = self._request.left_s(), self._bound - self._tolerance()
-        value = realise(self._request, wish, reduced, enough=enough, tries=tries)
-        self._packing_s = max(self._packing_s, (left_s - self._request.left_s()) / tries)
+        left_s = self._request.left_s()
+        value = realise(self._request, wish, reduced)
+        self._packing_s = max(self._packing_s, left_s - self._request.left_s())
         return value
 
     def _prove(self, bound: float, source: str, prices: Floats | None = None) -> None:
@@ -270,14 +267,8 @@ class _Search:
         if outcome.x is None:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
-        value = self._realise(wish, reduced, 2 * self._tries)
-        much = self._is_much_lost(wish, value)
-        if much and model.scarce and not model.reserved:
+        if self._is_much_lost(wish, self._realise(wish, reduced)):
             self._by_nodes(reduced, prices)
-        elif value < model.worth(wish):
-            self._lost = wish, reduced
-            if much:
-                self._losers_first()
         return True
 
     def _is_much_lost(self, wish: Ints, value: float) -> bool:
@@ -286,18 +277,9 @@ class _Search:
         worth = self._model.worth(wish)
         return value < worth - MUCH_LOST * abs(worth)
 
-    def _losers_first(self) -> None:
-        """Put the last choice of which something found no room on nodes once more, with that
-        first."""
-        if self._lost is not None and not self._is_done() and self._left_s() > 0:
-            enough = self._bound - self._tolerance()
-            realise_losers_first(self._request, *self._lost, enough=enough)
-        self._lost = None
-
     def _by_knapsacks(self, wish: Ints, reduced: Floats) -> None:
-        """Put a choice on nodes one node at a time, as long as that makes the best plan better;
-        only where cores or memory are scarce."""
-        if not self._model.scarce or self._model.reserved:
+        """Put a choice on nodes one node at a time, as long as that makes the best plan better."""
+        if self._model.reserved:
             return
         misses = 0
         for packing in Knapsacks(self._model, wish, reduced, self._request.deadline).packings():
@@ -307,11 +289,10 @@ class _Search:
                 return
 
     def _by_configurations(self, prices: Floats) -> None:
-        """Bound and decide what each node holds, by columns, once; only where cores or memory are
-        scarce, and the plan is far from the bound."""
-        model = self._model
+        """Bound and decide what each node holds, by columns, once; only where the plan is far from
+        the bound."""
         far = self._bound - self._value > MUCH_LOST * abs(self._value)
-        if not (model.scarce and far) or model.reserved or self._is_configured or self._is_done():
+        if not far or self._model.reserved or self._is_configured or self._is_done():
             return
         assert self._best is not None
         self._is_configured = True
@@ -325,10 +306,8 @@ class _Search:
             self._offer(packing)
 
     def _by_nodes(self, reduced: Floats, prices: Floats) -> None:
-        """Decide few nodes at a time anew, exactly, as long as that makes the best plan better;
-        only where cores or memory are scarce."""
-        model = self._model
-        if not model.scarce or model.reserved or self._best is self._stuck or self._is_done():
+        """Decide few nodes at a time anew, exactly, as long as that makes the best plan better."""
+        if self._model.reserved or self._best is self._stuck or self._is_done():
             return
         assert self._best is not None
         search = Neighbourhoods(self._best, reduced, prices, self._request.seed)

@@ -350,14 +350,14 @@ def test_submit_wait_shows_what_is_printed_and_exits_alike(cluster: Path) -> Non
         "--",
         "sh",
         "-c",
-        "echo begun; sleep 0.3; echo aside >&2; printf ünde; exit 7",
+        "echo begun; sleep 0.3; echo aside >&2; printf '\\033[1münde'; exit 7",
     )
     assert done.returncode == 7
-    assert done.stdout == "begun\nünde"
+    assert done.stdout == "begun\n\x1b[1münde"
     assert "talks\n" in done.stderr and "aside\n" in done.stderr
     assert "talks failed: its command ended with exit status 7" in done.stderr
     again = optsched(cluster, "output", "talks", "--tail", "1")
-    assert (again.returncode, again.stdout) == (0, "begun\nünde")
+    assert (again.returncode, again.stdout) == (0, "begun\n\x1b[1münde")
     assert optsched(cluster, "output", "talks", "--stderr", "-f").stdout.endswith("aside\n")
 
 

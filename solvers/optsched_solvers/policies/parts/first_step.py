@@ -41,10 +41,7 @@ class RoundRecord:
 def as_played(step: Step, playouts: Playouts) -> Step:
     """Return the step with what the list rule starts beside it at once when it is played; of these
     starts nothing is proved."""
-    starts = playouts.first_starts(step.trial)
-    for job_id, fit in starts.items():
-        step.trial.start(job_id, *fit)
-    return Step(step.trial, None) if starts else step
+    return Step(step.trial, None) if playouts.begin(step.trial) else step
 
 
 def notes_of(step: Step) -> list[str]:
