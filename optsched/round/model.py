@@ -35,6 +35,10 @@ NO_OPTION = -1
 """The choice of a job that does not run this round."""
 
 
+FAR_ABOVE = 1e3
+"""Times what anybody would pay: few digits, and the search for prices is not held up before."""
+
+
 class Kind(IntEnum):
     """The effect of an option: leave a running job as it is, start (or resume) a waiting one, move
     a running one, start a waiting one on the GPUs of a running one, or leave a running one where it
@@ -287,6 +291,19 @@ class RoundModel:
         """Return the value of all jobs if each had the cluster for itself: no round is worth
         more."""
         return float(self.alone_values.sum())
+
+    @cached_property
+    def dearest(self) -> Floats:
+        """Return for each row a price far above that at which nobody takes any of it who need not:
+        more proves no more, and where those who must take all of it any more would prove as much,
+        until sums had no digits left for values."""
+        rows, options = self.rows, self.options
+        free, takes = ~self.must[options.job], rows.amount > 0
+        worth, dearest = np.zeros(len(self.patterns.gpus)), np.zeros(len(rows.limits))
+        np.maximum.at(worth, options.pattern[free], options.value[free])
+        each = worth[rows.pattern[takes]] / rows.amount[takes]
+        np.maximum.at(dearest, rows.row[takes], each)
+        return FAR_ABOVE * np.where(dearest > 0, dearest, dearest.max(initial=0.0))
 
     def bound(self, prices: Floats) -> float:
         """Return a proven limit on the value of any choice, from prices >= 0 alone: priced capacity

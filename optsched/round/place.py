@@ -23,7 +23,8 @@ def to_placement(model: RoundModel, held: Taken) -> Placement:
 
 class Packing:
     """A choice of options put on real nodes: `chosen` is the option of each job or -1, `held` what
-    fresh ones got, `guest` who shares the GPUs of which running job.
+    fresh ones got, `guest` who shares the GPUs of which running job, `left` who made way for a
+    partner that stays alone.
 
     `place_all` follows a wish as far as the nodes allow: kept jobs stay first; then gangs on one
     node, gangs that must lie within a rack, gangs anywhere, single GPUs, the largest first and of
@@ -41,6 +42,7 @@ class Packing:
         self.chosen = np.full(len(model.jobs), -1, dtype=np.int64)
         self.held: dict[int, Taken] = {}
         self.guest: dict[int, int] = {}
+        self.left: set[int] = set()
 
     def place_all(self, wish: Ints, reduced: Floats) -> None:
         """Place all. `wish` is an option or -1 for each job; running jobs that must be kept are,
@@ -142,9 +144,11 @@ class Packing:
         self.chosen[j] = option
 
     def _is_where_it_was(self, j: int, option: int, held: Taken) -> bool:
-        """Return whether a move is onto the job's own nodes in its own mode, and so none."""
+        """Return whether a move is onto the job's own nodes in its own mode, and so none: not where
+        a partner with which it shared its GPUs stays there."""
         k, entry = self.model.kept_number.get(j), self.model.running[j]
-        if k is None or entry is None:
+        keep = int(self.model.options.first[j])
+        if k is None or entry is None or j in self.left or self.model.options.host[keep] >= 0:
             return False
         mode = self.model.mode(option)
         return mode.size == entry.mode.size and sorted(held) == sorted(self.nodes.place_of(k))
@@ -162,8 +166,11 @@ class Packing:
 
     def _is_hosted(self, option: int) -> bool:
         """Return whether an option on GPUs of another job is possible: that job is kept and has no
-        guest, or is gone."""
+        guest, or is gone; nobody goes on whose partner stays there alone."""
         first = self.model.options.first
+        j = int(self.model.options.job[option])
+        if option == first[j] and j in self.left:
+            return False
         host, rival = int(self.model.options.host[option]), int(self.model.options.rival[option])
         if rival >= 0:
             return bool(self.chosen[rival] != first[rival])
@@ -171,9 +178,11 @@ class Packing:
 
     def _take(self, j: int, option: int) -> None:
         self.chosen[j] = option
-        host = int(self.model.options.host[option])
+        host, rival = int(self.model.options.host[option]), int(self.model.options.rival[option])
         if host >= 0:
             self.guest[host] = j
+        if rival >= 0:
+            self.left.add(rival)
 
     def fill(self) -> None:
         """Give what is left to jobs that do not run, the most valuable for each GPU first; and what

@@ -15,12 +15,12 @@ import optsched.round.deadline as deadline
 import optsched_solvers.price.dual as dual
 import optsched_solvers.price.solver as solver
 from benchmarks.families import with_few_cores, with_quotas, with_sharing, with_types
-from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
+from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Sharing, Slot
 from optsched.objectives import parse
 from optsched.round.build import build
 from optsched.round.decide import decide, job_rounds
 from optsched.round.exact import program
-from optsched.round.model import RoundModel
+from optsched.round.model import Kind, RoundModel
 from optsched.round.nodes import Nodes
 from optsched.round.place import Packing
 from optsched.round.realise import keep_all, realise
@@ -32,6 +32,7 @@ from optsched_solvers.price import SOLVER, neighbourhoods
 from optsched_solvers.price.columns import by_columns
 from optsched_solvers.price.guests import with_guest_rows
 from optsched_solvers.price.quotas import quota_bound
+from tests.clusters import one_node
 from tests.oracles.round_brute_force import best_round, combinations_of
 
 from .random_rounds import rounds
@@ -229,6 +230,73 @@ def test_any_prices_of_guests_give_a_bound(instance: Instance, data: st.DataObje
     )
     best, _ = best_round(model)
     assert at_least(priced.bound(prices), best)
+
+
+@pytest.mark.parametrize("duty", [0.4, 1.0])
+def test_prices_above_the_dearest_prove_no_more(duty: float) -> None:
+    """Of equal jobs, beside which others may run or not."""
+    profile = Profile(sharing=Sharing(duty=duty))
+    jobs = tuple(Job(id=str(k), gpus=1, duration_s=70.0, profile=profile) for k in range(9))
+    running = tuple(
+        Running(
+            job=job.id,
+            mode=Mode(gpu_type="a", gpus=1),
+            placement=(Slot(node="n", gpus=1),),
+            remaining_s=70.0,
+        )
+        for job in jobs[:2]
+    )
+    cluster = one_node(gpu_type="a", gpus=3)
+    model = with_guest_rows(model_of(Instance(cluster=cluster, jobs=jobs, running=running)))
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        prices = model.dearest * rng.choice([0.0, 0.7, 1.0, 1.5, 9.0], len(model.rows.limits))
+        assert at_least(model.bound(prices), model.bound(np.minimum(prices, model.dearest)))
+
+
+def test_prices_that_have_run_away_are_brought_back() -> None:
+    """Where all of something must be kept any price of it proves as much, and so high a one
+    nothing: sums have no digits left."""
+    nodes = tuple(Node(name=name, gpu_type=name, gpus=2) for name in "ab")
+    kept = Running(
+        job="kept",
+        mode=Mode(gpu_type="a", gpus=2),
+        placement=(Slot(node="a", gpus=2),),
+        remaining_s=50.0,
+    )
+    jobs = (
+        Job(id="kept", gpus=2, duration_s=60.0, preemptible=False),
+        *(Job(id=str(k), gpus=1 + k % 2, duration_s=70.0 + 7.3 * k) for k in range(8)),
+    )
+    instance = Instance(cluster=Cluster(nodes=nodes), jobs=jobs, running=(kept,))
+    first = decide(instance, round_s=300.0, budget_s=60.0)
+    away = tuple(replace(row, price=1e12) for row in first.prices)
+    again = decide(instance, round_s=300.0, budget_s=60.0, last=replace(first, prices=away))
+    assert not again.notes and again.status == "optimal"
+    assert again.bound == pytest.approx(first.value, rel=1e-9)
+
+
+def test_who_left_a_partner_that_stays_alone_does_not_go_on_beside_it() -> None:
+    """Not even where the job would move to other GPUs of the same node."""
+    profile = Profile(sharing=Sharing(duty=0.9), checkpoint_s=1.0, restore_s=1.0)
+    jobs = tuple(Job(id=name, gpus=1, duration_s=50.0, profile=profile) for name in "pq")
+    running = tuple(
+        Running(
+            job=name,
+            mode=Mode(gpu_type="a", gpus=1, share_with=partner),
+            placement=(Slot(node="n", gpus=1),),
+            remaining_s=40.0,
+        )
+        for name, partner in ("pq", "qp")
+    )
+    cluster = one_node(gpu_type="a", gpus=2)
+    model = model_of(Instance(cluster=cluster, jobs=jobs, running=running))
+    keep, move = model.options.of(0)
+    alone = next(o for o in model.options.of(1) if model.options.kind[o] == Kind.ALONE)
+    packing = Packing(model)
+    packing.nodes.index()
+    assert packing.put(1, alone) and not packing.put(0, keep)
+    assert packing.put(0, move) and packing.chosen[0] == move
 
 
 def test_guests_have_prices() -> None:

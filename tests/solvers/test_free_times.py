@@ -19,7 +19,7 @@ from optsched.traces.generate.synth import generate
 from optsched_solvers.cpsat import free_times
 from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
-from optsched_solvers.cpsat.free_times import Decoded, FreeTimes
+from optsched_solvers.cpsat.free_times import WORK_PER_JOB, Decoded, FreeTimes
 from optsched_solvers.cpsat.list_search import ListSearch
 from optsched_solvers.cpsat.lists import List, by_type
 from optsched_solvers.cpsat.progress import Progress
@@ -34,7 +34,7 @@ from tests.verified import checked
 
 
 def decoder(problem: Problem) -> FreeTimes:
-    return FreeTimes(problem, Budget(60, 1, 0))
+    return FreeTimes(problem, Budget(60, 1, 0), WORK_PER_JOB)
 
 
 def check(problem: Problem, decoded: Decoded) -> None:

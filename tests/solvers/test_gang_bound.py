@@ -19,12 +19,12 @@ from tests.clusters import one_node
 from tests.oracles import brute_force, tiny
 
 
-def bounds(problem: Problem, steps: int) -> tuple[float, float]:
+def bounds(problem: Problem, steps: int, grid_s: Floats | None = None) -> tuple[float, float]:
     """Return the bounds by prices of GPUs and of gangs after so many steps of both."""
     made = generate(problem, [a.shortest_s for a in problem.activities])
     if made is None:
         return -np.inf, -np.inf
-    by_gpu = PriceBound(problem, grid(problem, made, 20))
+    by_gpu = PriceBound(problem, grid(problem, made, 20) if grid_s is None else grid_s)
     first = by_gpu.start_prices(made)
     tried = islice(by_gpu.ascend(first, 1e3), steps)
     best, found = max(tried, key=itemgetter(0), default=(-np.inf, first))
@@ -70,6 +70,20 @@ def two_types() -> Instance:
             ),
         ),
     )
+
+
+def test_prices_of_gangs_rise_where_they_were_0() -> None:
+    """The gang runs while GPUs would be free of charge by prices by GPU; 137 is the optimum."""
+    jobs = [(1, 8, 3), (4, 2, 2), (1, 3, 3), (1, 13, 2), (1, 5, 3), (2, 5, 1), (1, 2, 2), (1, 3, 2)]
+    instance = Instance(
+        cluster=one_node(gpu_type="a", gpus=4),
+        jobs=tuple(
+            Job(id=f"{i}", gpus=gpus, duration_s=float(seconds), weight=float(weight))
+            for i, (gpus, seconds, weight) in enumerate(jobs)
+        ),
+    )
+    _, bound = bounds(Problem(instance, parse("wct")), 300, grid_s=np.arange(0.0, 60.0))
+    assert 0.94 * 137 <= bound <= 137
 
 
 def plain(problem: Problem, bound: GangBound, prices: Floats) -> float:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .layout import Chart
     from .placing import Coded, Ints
 
-WORK_PER_JOB = 2e-6
+WORK_PER_JOB = 4e-7
 """Work of decoding one job, in CP-SAT's unit of work."""
 STOPS = 64
 """States that are remembered of each list."""
@@ -99,9 +99,7 @@ class Decoded:
 class FreeTimes:
     """Decodes lists that differ little from one that is kept, from where they differ."""
 
-    def __init__(
-        self, problem: Problem, budget: Budget, work_per_job: float = WORK_PER_JOB
-    ) -> None:
+    def __init__(self, problem: Problem, budget: Budget, work_per_job: float) -> None:
         from . import placing  # with what compiles it, which takes time to load
         from .layout import Chart, value_of
 

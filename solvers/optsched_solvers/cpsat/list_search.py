@@ -92,9 +92,11 @@ class ListSearch:
         *,
         quick: bool = False,
         bold: bool = False,
+        work_per_job: float = free_times.WORK_PER_JOB,
     ) -> None:
         """Start from a list, or that of the best schedule so far; `quick` decodes by free times
-        where that applies, and is `bold` where there is time for many lists of few jobs."""
+        where that applies, for so much counted work a job, and is `bold` where there is time for
+        many lists of few jobs."""
         assert progress.schedule is not None
         self.problem, self.progress, self.budget = progress.problem, progress, progress.budget
         self.list = start or list_of(self.problem, progress.schedule)
@@ -102,7 +104,7 @@ class ListSearch:
         self.level = 0
         self.values = (math.inf,) * len(self.problem.objective.levels)
         self.decoder: Decoder | FreeTimes = (
-            FreeTimes(self.problem, self.budget)
+            FreeTimes(self.problem, self.budget, work_per_job)
             if quick and free_times.applies(self.problem)
             else Decoder(self.problem, self.budget)
         )

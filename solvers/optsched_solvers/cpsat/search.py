@@ -42,10 +42,10 @@ CELLS = 300
 PRICE_WORK, PRICE_STEP_WORK = 3e-9, 1e-5
 """Work of pricing one candidate start once, and of what else a step takes, in CP-SAT's unit of
 work."""
-GANGS_SHARE, LEAST_GANG_STEPS, MOST_GANG_STEPS = 0.15, 40, 400
+GANGS_SHARE, LEAST_GANG_STEPS, MOST_GANG_STEPS = 0.2, 40, 800
 """Most of the budget for prices by job, where it is enough for so many steps, and most steps."""
-GANG_STEP_WORK = 5e-5
-"""Work of a step of these besides pricing and packing, in the same unit."""
+PACK_WORK, GANG_STEP_WORK = 5e-10, 5e-5
+"""Work of one value of a knapsack, and of what else a step of these takes, in the same unit."""
 WORK_PER_SET = 1e-4
 """Work of looking at one set of jobs, in the same unit."""
 
@@ -155,10 +155,10 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
         if progress.schedule is not None and sums and jobs > 12:
             until = LEFT_BY_LISTS if len(progress.values) == 1 else 0.6
             _quick_lists(progress, guide).run(until)
-        _price_gangs(progress, priced, larger_than=0.0)
+        _price_gangs(progress, priced)
         solve_whole(progress, direct)
         return
-    _price_gangs(progress, priced, larger_than=0.5)
+    _price_gangs(progress, priced)
     _quick_lists(progress, guide).run(until=0.0)
 
 
@@ -280,13 +280,12 @@ def _certify(progress: Progress, gangs: GangBound, prices: Floats) -> None:
         progress.report.certificate(dump_certificate(certificate))
 
 
-def _price_gangs(progress: Progress, priced: Priced, larger_than: float) -> None:
-    """Ascend on prices by job from those by GPU type of levels that are not proved, where some gang
-    takes more than a share of its type."""
+def _price_gangs(progress: Progress, priced: Priced) -> None:
+    """Ascend on prices by job from those by GPU type, of levels that are not proved."""
     for level, (prices, found) in priced.items():
         if not _is_closed(progress, level):
             gangs = GangBound(progress.problem, prices.grid_s, level)
-            if gangs.largest > larger_than:
+            if gangs.has_gangs:
                 _price_gangs_of(progress, level, gangs, found)
 
 
@@ -301,9 +300,10 @@ def _price_gangs_of(progress: Progress, level: int, gangs: GangBound, found: Flo
         return max((begun - budget.fraction_left()) / GANGS_SHARE, steps / MOST_GANG_STEPS)
 
     certify, own = _certifies(progress), None
+    step_work = GANG_STEP_WORK + PRICE_WORK * gangs.costs.size + PACK_WORK * gangs.packed
     for best, own in gangs.ascend_from(found, done):  # noqa: B007
         steps += 1
-        budget.spend(GANG_STEP_WORK + PRICE_WORK * gangs.work)
+        budget.spend(step_work)
         proved[level] = max(known, gangs.certain + best - 1e-9 * abs(best))
         if steps % 25 == 0 and not certify:
             progress.report.bound(level, proved[level], "prices")

@@ -129,6 +129,7 @@ def by_columns(
         if solution is None:
             break
         value, duals, weights = solution
+        duals = np.minimum(duals, model.dearest)
         new = []
         for trial in (duals, (duals + prices) / 2):
             reduced = model.reduced_values(trial)

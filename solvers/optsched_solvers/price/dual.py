@@ -92,7 +92,7 @@ def first_prices(model: RoundModel) -> Floats:
         marginal = np.searchsorted(served, model.rows.capacity[is_gpu].sum())
         if marginal < len(order):
             prices[is_gpu] = best[order[marginal]]
-    return prices
+    return np.minimum(prices, model.dearest)
 
 
 def optimise(
@@ -207,7 +207,8 @@ def _volume(
         if norm <= 0:
             break
         target = max(floor, bound - AHEAD * size)
-        trial = np.maximum(0.0, prices - pace * (bound - target) / norm * step * unit)
+        trial = prices - pace * (bound - target) / norm * step * unit
+        trial = np.clip(trial, 0.0, model.dearest)
         value, slope, chosen = relaxed(model, trial)
         scaled = slope * unit
         away = mean - scaled
@@ -258,6 +259,7 @@ def _cutting_planes(
     # a row's unit of price: what is at stake spread over its capacity
     size = stake(model, bound, floor)
     unit = size / typical / count
+    dearest = model.dearest / unit
     program = pywraplp.Solver.CreateSolver("GLOP")
     program.SetSolverSpecificParametersAsString("max_number_of_iterations: 2000")  # it may cycle
     variables = [program.NumVar(0.0, program.infinity(), "") for _ in range(count)]
@@ -287,7 +289,8 @@ def _cutting_planes(
         centre = prices / unit
         reach = radius * np.maximum(1.0, centre)
         for i, variable in enumerate(variables):
-            variable.SetBounds(max(0.0, centre[i] - reach[i]), centre[i] + reach[i])
+            highest = min(centre[i] + reach[i], dearest[i])
+            variable.SetBounds(max(0.0, centre[i] - reach[i]), highest)
         if program.Solve() != pywraplp.Solver.OPTIMAL:
             yield from _steps(model, prices, left_s, tolerances, floor, enough)
             return

@@ -82,7 +82,8 @@ class Neighbourhoods:
         self._reduced, self._best = reduced, model.best_reduced(reduced)
         self._class_of, self._rack = np.array(model.class_of), np.array(model.held.rack)
         self._chosen, self._held = packing.chosen.copy(), dict(packing.held)
-        self._guest, self._draw, self._size = packing.guest, Random(seed), NODES
+        self._guest, self._left = packing.guest, packing.left
+        self._draw, self._size = Random(seed), NODES
         room = [model.held.room_gpus, model.held.room_cpus, model.held.room_memory_gib]
         self._room = np.array(room, dtype=float)
         self._price = self._of_nodes(prices)
@@ -160,7 +161,7 @@ class Neighbourhoods:
     def _packing(self) -> Packing:
         packing = Packing(self._model)
         packing.chosen, packing.held = self._chosen.copy(), dict(self._held)
-        packing.guest = dict(self._guest)
+        packing.guest, packing.left = dict(self._guest), set(self._left)
         return packing
 
     def _step(self, limit_s: float) -> bool:

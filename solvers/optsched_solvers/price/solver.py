@@ -322,7 +322,8 @@ def _start(model: RoundModel, known: dict[str, float]) -> Floats | None:
     """Return last round's prices, where there are any for these rows."""
     if not any(row.name in known for row in model.rows.limits):
         return None
-    return np.array([known.get(row.name, 0.0) for row in model.rows.limits])
+    prices = np.array([known.get(row.name, 0.0) for row in model.rows.limits])
+    return np.asarray(np.minimum(prices, model.dearest), dtype=float)
 
 
 SOLVER = PriceSolver()

@@ -26,8 +26,9 @@ AVERAGED = 0.95
 FIRST, SLOWER = 0.4, 20.0
 """A price moves by this share of itself at first where its job runs and fits nowhere, and by so
 many times less at the end."""
-FLOOR = 0.05
-"""A price moves at least as one of this share of what it was at first."""
+FLOOR = 0.3
+"""A price moves at least as one of this share of the gang's mean price at first, so that one of 0
+can rise."""
 DIGITS = 9
 """Of each price in a certificate."""
 TIE = 1e-9
@@ -47,20 +48,17 @@ class GangBound(PriceBound):
         return self.gangs.setdefault((job, kind, gpus), len(self.gangs)), float(gpus > 0)
 
     @property
-    def work(self) -> int:
-        """Return how many numbers one evaluation computes."""
-        packed = sum(
+    def packed(self) -> int:
+        """Return how many values the knapsacks of one evaluation compute."""
+        return sum(
             int(self.capacity[kind].max()) * len(self._packable(kind)) * len(self.cells_s)
             for kind in range(len(self.types))
         )
-        return self.costs.size + packed
 
     @property
-    def largest(self) -> float:
-        """Return the largest share of the GPUs of its type that a gang takes; 0 where all jobs take
-        one GPU, for which prices by GPU are as good."""
-        shares = self._size / np.maximum(self.capacity.max(axis=1)[self._kind], 1.0)
-        return float(shares[self._size > 1].max(initial=0.0))
+    def has_gangs(self) -> bool:
+        """Return whether a job takes several GPUs; else prices by GPU are as good."""
+        return bool((self._size > 1).any())
 
     def _packable(self, kind: int) -> list[int]:
         """Return the sizes of gangs on a type, each as often as it fits and there are gangs."""
@@ -151,14 +149,15 @@ class GangBound(PriceBound):
         Steps are in the direction of the mean over those before, as the volume algorithm takes them
         (Barahona and Anbil, Mathematical Programming 87, 2000), in proportion to each price.
         """
-        own = found = first = self.of_gangs(prices)
+        own = found = self.of_gangs(prices)
+        least = FLOOR * own.mean(axis=1, keepdims=True)
         steps = 0
         best, mean = self.evaluate(own)
         while (share := done()) < 1:
             step = FIRST / (1 + SLOWER * share)
             direction = mean / self.cells_s
             direction[(own <= 0) & (direction < 0)] = 0.0
-            own = np.maximum(own + step * np.maximum(own, FLOOR * first) * direction, 0.0)
+            own = np.maximum(own + step * np.maximum(own, least) * direction, 0.0)
             value, excess = self.evaluate(own)
             steps += 1
             kept = min(AVERAGED, steps / (steps + 1))

@@ -29,6 +29,8 @@ from ...scheduling.schedule_generation import preempted_in
 QUICK = 0.3
 """Share of the counted work where lists are decoded by free times, of which each takes more seconds
 a unit."""
+WORK_PER_JOB = 2e-6
+"""Counted work of placing one job in a list by free times, which sets how many lists are tried."""
 LATE_S = 1e-3
 """A job that starts or ends later than planned by more than this has left the plan."""
 
@@ -133,7 +135,8 @@ def search(
     ]
     priced = applies(problem) and world.cluster.total_gpus
     guide = guide_by_prices(progress, 0, stay) if priced else None
-    ListSearch(progress, guide, stay, quick=True, bold=bold).run(until=0.0)
+    search = ListSearch(progress, guide, stay, quick=True, bold=bold, work_per_job=WORK_PER_JOB)
+    search.run(until=0.0)
     plan = plan_of(problem, progress.schedule)
     leave = preempted_in(problem, progress.schedule)
     starts, ends_s = {}, {}
