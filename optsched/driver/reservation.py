@@ -41,8 +41,9 @@ PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 NEARLY_FREE = 0.02
 """Preempting costs next to nothing where saving and restoring take less than this share of what
 jobs have left: a gang that could take its GPUs so needs no place..."""
-LONG_RUNS = 20.0
-"""... until it has waited so many times as long as it runs, or its least patience."""
+LONG_RUNS, EARLY_RUNS = 20.0, 1.0
+"""... until it has waited so many times as long as it runs, or its least patience; and, whatever
+preempting costs, no early one before that, as who starts there holds off all that are smaller."""
 
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
@@ -137,31 +138,32 @@ def _preempts_below(world: World, job_id: str) -> float:
     return {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
 
 
-class _FreePreemption:
-    """Tells who could preempt its way in at next to no cost. What that takes is found out once for
-    each moment."""
+class _Preemption:
+    """Tells who could preempt its way in. What that takes is found out once for each moment."""
 
     def __init__(self) -> None:
         self._at_s = math.nan
-        self._costs = True
+        self._is_sure = self._is_free = False
         self._rooms: dict[float, Room] = {}
 
-    def lets_in(self, world: World, job_id: str) -> bool:
-        """Return whether a waiting job would fit if all who may be preempted for it were, where
-        preempting costs next to nothing and run times are known. Where they are only believed its
-        turn may never come, so that it needs a place."""
+    def patient_runs(self, world: World, job_id: str, least: float) -> float:
+        """Return for how many times its run time a waiting job needs no place as it would fit if
+        all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing,
+        else `least`. 0 where it would not fit, or run times are only believed, so that its turn may
+        never come."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
-            is_sure = world.run_times_hold and world.knows_run_times
-            self._costs = not is_sure or swaps_matter(world, world.running)
-        if self._costs:
-            return False
+            self._is_sure = world.run_times_hold and world.knows_run_times
+            self._is_free = self._is_sure and not swaps_matter(world, world.running)
+        runs = LONG_RUNS if self._is_free else least
+        if not (self._is_sure and runs):
+            return 0.0
         below = _preempts_below(world, job_id)
         if below not in self._rooms:
             able = (name for name in world.running if world.rank(name) < below)
             gone = (name for name in able if world.preemptible_at_s(name) < math.inf)
             self._rooms[below] = Outlook(world, gone).room
-        return world.fit(job_id, self._rooms[below]) is not None
+        return 0.0 if world.fit(job_id, self._rooms[below]) is None else runs
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:
@@ -173,12 +175,12 @@ def _meets_window(world: World, kept: Reservation) -> bool:
 
 
 class _Ripening:
-    """Waiting jobs by when their patience is over. A job that could preempt its way in for free
-    stays patient until it has waited very long (`LONG_RUNS`); whether it still could is checked
-    again each time its wait has doubled."""
+    """Waiting jobs by when their patience is over. A job that could preempt its way in stays
+    patient until it has waited long (see `_Preemption.patient_runs`, `least`); whether it still
+    could is checked again each time its wait has doubled."""
 
-    def __init__(self, free: _FreePreemption) -> None:
-        self._free = free
+    def __init__(self, preemption: _Preemption, least: float = 0.0) -> None:
+        self._preemption, self._least = preemption, least
         self._ripens: list[tuple[float, float, str, float]] = []
         self._ripe: list[tuple[float, str]] = []
 
@@ -209,9 +211,8 @@ class _Ripening:
         waited_s = world.waited_s(job_id)
         ran_s = world.attained_gpu_s(job_id) / max(1, world.fewest_gpus(job_id))
         run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
-        long_s = LONG_RUNS * run_s
-        is_late = _ripe_s(world, job_id, long_s) <= world.now_s + TIME_TOLERANCE_S
-        if is_late or not self._free.lets_in(world, job_id):
+        long_s = run_s * self._preemption.patient_runs(world, job_id, self._least)
+        if _ripe_s(world, job_id, long_s) <= world.now_s + TIME_TOLERANCE_S:
             return None
         return min(max(2 * waited_s, GANG_PATIENCE_S), long_s)
 
@@ -262,8 +263,9 @@ class Reservations:
         self.current: Reservation | None = None
         self._keeps_early = early
         self._new: list[tuple[str, float]] = []
-        free = _FreePreemption()
-        self._early, self._late = _Ripening(free), _Ripening(free)
+        preemption = _Preemption()
+        self._late = _Ripening(preemption)
+        self._early = _Ripening(preemption, EARLY_RUNS if early else 0.0)
         self._paid_s = self._submitted_s = -math.inf
         self._counted, self._backlog = 0, 0.0
         self._asked_s: dict[int, float] = {}

@@ -571,6 +571,11 @@ class ClusterView:
             return self.now_s  # then even during its set-up
         return max(ran_enough_s, run.work_from_s)
 
+    def came_back_s(self, job_id: str) -> float:
+        """Return since when a running job runs that was preempted before; -infinity for others."""
+        state = self._state[job_id]
+        return state.run.started_s if state.run and state.preemptions else -math.inf
+
     def may_preempt(self, job_id: str) -> bool:
         """Return whether a running job may be preempted now."""
         run = self._state[job_id].run

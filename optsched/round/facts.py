@@ -10,9 +10,12 @@ import numpy as np
 from ..model import Instance, Job, Running
 from ..physics import (
     TIME_TOLERANCE_S,
+    hold_to_save_s,
+    is_elastic,
     lost_s,
     may_preempt,
     remaining_after_preemption_s,
+    setup_s,
     unsaved_s,
     uplinks,
 )
@@ -30,6 +33,13 @@ LOOKS_EVERY = 64
 SETTLE, ELASTIC_SETTLE = 10.0, 2.0
 """A job that was preempted before is left alone until it has run this many times what a preemption
 costs it; less long where its size may change, as each job that comes or ends changes all sizes."""
+
+
+def settle_s(job: Job) -> float:
+    """Return for how long a job that was preempted before is left alone at most once it is back."""
+    most_lost_s = job.profile.checkpoint_every_s or 0.0
+    cost_s = hold_to_save_s(job) + setup_s(job, ran_before=True) + most_lost_s
+    return (ELASTIC_SETTLE if is_elastic(job) else SETTLE) * cost_s
 
 
 class Facts:

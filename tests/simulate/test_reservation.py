@@ -97,7 +97,9 @@ def test_a_wait_that_is_over_but_for_rounding_is_over() -> None:
         fastest_finish_s=lambda _: 9.0,
     )
     assert at_s + 5e-5 == at_s
-    ripening = reservation._Ripening(cast(Any, SimpleNamespace(lets_in=lambda *_: True)))
+    ripening = reservation._Ripening(
+        cast(Any, SimpleNamespace(patient_runs=lambda *_: reservation.LONG_RUNS))
+    )
     ripening.add(world, "gang", 0.0)
     assert ripening.ripe(world) == ["gang"]
 
@@ -458,3 +460,33 @@ def test_who_outstays_its_belief_on_a_place_that_is_due_makes_way(
         assert starts["gang"] <= 6000.0 + SAVES.checkpoint_s
     elif policy == "optsched":  # rules of a queue know no tiers
         assert starts["gang"] >= 30_000.0
+
+
+@pytest.mark.parametrize(
+    ("preemptible", "small_s", "gang_s"), [(True, 0.0, 200.0), (False, 900.0, 90.0)]
+)
+def test_no_place_is_kept_early_for_who_could_preempt_its_way_in(
+    preemptible: bool, small_s: float, gang_s: float
+) -> None:
+    """Who starts on one would hold off those that come, however short they are."""
+    made = passed_later(Job(id="small", gpus=1, duration_s=10.0, submit_s=200.0))
+    dear = Profile(checkpoint_s=10.0, restore_s=10.0)
+    jobs = tuple(replace(job, profile=dear, preemptible=preemptible) for job in made.jobs)
+    found = waits_s(replace(made, jobs=jobs))
+    assert (found["small"], found["gang"]) == pytest.approx((small_s, gang_s))
+
+
+def test_who_came_back_is_looked_at_again_as_soon_as_it_may_be_preempted() -> None:
+    """Nothing happens any more when the short gang may take its GPUs once more."""
+    profile = Profile(checkpoint_s=2.0, restore_s=10.0, startup_s=5.0)
+    drawn = [
+        ("a", 4, 3600.0, 0.0),
+        ("b", 4, 7200.0, 0.0),
+        ("c", 8, 300.0, 60.0),
+        ("d", 1, 60.0, 120.0),
+    ]
+    jobs = tuple(
+        Job(id=name, gpus=gpus, duration_s=run_s, submit_s=submit_s, profile=profile)
+        for name, gpus, run_s, submit_s in drawn
+    )
+    assert waits_s(Instance(cluster=one_node(gpus=8), jobs=jobs))["c"] < 600.0

@@ -26,6 +26,7 @@ from optsched.plugins.options import (
     declared_options,
 )
 from optsched.round.decide import no_collection
+from optsched.round.facts import settle_s
 from optsched.round.plan import RoundSolution
 
 from .parts.agenda import Agenda, outline, search
@@ -184,6 +185,19 @@ class Optsched:
             world.wake_at(next_s)
         if self.objective.changes(world.instance.cluster) and _may_start(world):
             world.wake_at(world.now_s + self.round_s)
+        if world.waiting and len(world.waiting) + len(world.running) <= FEW_JOBS:
+            self._wake_when_ripe(world)
+
+    def _wake_when_ripe(self, world: World) -> None:
+        """Ask for a decision once the first job that is left alone for now may be preempted: until
+        then perhaps nothing happens, however long it runs."""
+        unripe, now_s = self._places.unripe or set(), world.now_s
+        ripe_s = [world.preemptible_at_s(job_id) for job_id in unripe & world.running.keys()]
+        ripe_s += [
+            world.came_back_s(job_id) + settle_s(world.job(job_id)) for job_id in world.running
+        ]
+        if later_s := [at_s for at_s in ripe_s if now_s < at_s < math.inf]:
+            world.wake_at(min(later_s))
 
     def _best_step(self, world: World, waiting: list[str]) -> Step:
         """Return the first step that leads furthest, of equals the one that preempts least."""
