@@ -69,8 +69,11 @@ def window_ahead(instance: Instance, job: Job) -> str | None:
             ahead += [(window, name) for name in short]
     first, name = ahead[0]
     if first.from_s > instance.now_s:
-        where = f"{first.name} on {name} in {human(first.from_s - instance.now_s)}"
-        return f"it would run into a window wherever it fits, first into {where}"
+        where = f"on {name}" if name in first.nodes else f"(less of {name})"
+        when = f"in {human(first.from_s - instance.now_s)}"
+        return (
+            f"it would run into a window wherever it fits, first into {first.name} {where} {when}"
+        )
     until = (
         "until it is lifted"
         if first.to_s >= FOR_EVER_S

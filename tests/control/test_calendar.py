@@ -42,7 +42,7 @@ def test_who_can_save_fills_the_time_and_others_wait(
     lab.run(10)
     assert lab.status() == {"plain": "waiting", "saves": "running"}
     reason = job_view(lab.controller, lab.controller.state.jobs["plain"], lab.clock.now_s()).reason
-    assert reason is not None and "run into a window wherever it fits, first switch of n" in reason
+    assert reason is not None and "wherever it fits, first into switch on n" in reason
     lab.run(41)
     assert lab.status() == {"plain": "waiting", "saves": "waiting"}
     saves = lab.controller.state.jobs["saves"]
@@ -94,7 +94,7 @@ def test_what_the_manager_reserves(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lab.run(50)
     assert lab.status() == {"plain": "waiting", "saves": "running"}
     reason = job_view(lab.controller, lab.controller.state.jobs["plain"], lab.clock.now_s()).reason
-    assert reason is not None and "first Slurm's m of n" in reason
+    assert reason is not None and "first into Slurm's m on n" in reason
     silent = True
     lab.executor.drained = {"n0", "n1"}  # nobody else can start there any more
     lab.crash()

@@ -114,7 +114,7 @@ def test_what_is_compiled_once_on_a_machine_takes_none_of_the_limit() -> None:
 
 def test_a_request_that_is_never_read_does_not_hold_up() -> None:
     # More text than a pipe holds; 2395 s in all, so that the bound of half of it is not reached.
-    jobs = tuple(Job(id=f"{i:0300}", duration_s=1.0 + i % 7) for i in range(600))
+    jobs = tuple(Job(id=f"{i:0256}", duration_s=1.0 + i % 7) for i in range(600))
     instance = replace(fakes.two_gpus(), jobs=jobs)
     solution = solve(instance, "makespan", solver=fakes.HangsOnImport(), time_limit_s=4.0)
     assert solution.fallback == "fake did not stop at its time limit and was killed"

@@ -166,7 +166,7 @@ def test_a_round_says_which_window_a_job_would_meet() -> None:
     assert decide(instance).jobs == ()
     explanation = explain_inactive(instance, "plain")
     assert explanation is not None and explanation.sentence == (
-        "plain waits: it would run into a window wherever it fits, first maintenance of n0 in "
+        "plain waits: it would run into a window wherever it fits, first into maintenance on n0 in "
         "1 min 40 s."
     )
 
@@ -330,9 +330,10 @@ def test_others_may_borrow_what_a_lower_quota_leaves() -> None:
 
 
 def test_explain_names_the_window_that_leaves_too_little_and_never_says_never() -> None:
+    ahead = "it would run into a window wherever it fits, first into night"
     for begin_s, says in (
-        (20.0, "it would run into a window wherever it fits, first night of quota of a in 10 s"),
-        (0.0, "night leaves it too little of quota of a for another 1 min 30 s"),
+        (20.0, f"{ahead} (less of quota of a) in 10 s"),
+        (0.0, "window night leaves too little of quota of a for another 1 min 30 s"),
     ):
         night = Window(from_s=begin_s, to_s=100.0, name="night", quotas={"a": 1})
         instance = Instance(
