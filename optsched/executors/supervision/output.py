@@ -97,10 +97,14 @@ class Output:
 
 
 def _cut(file: int) -> int:
-    """Return how many bytes of the end of a file made room for a last line."""
-    size = os.fstat(file).st_size
-    cut = min(size, LAST_LINE_BYTES)
-    os.ftruncate(file, size - cut)
+    """Return how many bytes of the end of a file made room for a last line: none where the disk
+    fails."""
+    try:
+        size = os.fstat(file).st_size
+        cut = min(size, LAST_LINE_BYTES)
+        os.ftruncate(file, size - cut)
+    except OSError:
+        return 0
     return cut
 
 
