@@ -2,16 +2,17 @@
 
     python -m benchmarks.preemption_cost [--case NAME ...] [--seeds 8] [--beliefs noisy:0.5,history]
 
-Each case draws a hundred and twenty jobs for GPUs of one type and asks the same seconds of saving
-and of restoring of every job. Each line has the mean JCT of each policy over the seeds and how far
-`optsched` is behind the best of the others, with half of the 95 % interval of that difference.
+Each case draws a hundred and twenty jobs for GPUs of one type, in `idle` ones in batches a day
+apart, and asks the same seconds of saving and of restoring of every job. Each line has the mean JCT
+of each policy over the seeds and how far `optsched` is behind the best of the others, with half of
+the 95 % interval of that difference.
 """
 
 import math
 import statistics
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.command_line import parser_of, tell
@@ -20,7 +21,7 @@ from optsched.model.instance import Instance
 from optsched.traces.generate import even
 from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 
-JOBS = 120
+JOBS, APART_S = 120, 86400.0
 RIVALS = ("backfill", "srtf", "srsf", "xion")
 COSTS_S = (0, 60, 200, 400)
 T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 10: 2.26, 12: 2.20}
@@ -30,18 +31,30 @@ T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 10: 2.26
 @dataclass(frozen=True)
 class Case:
     """`gangs` are drawn evenly, run times evenly from `run_s`, evenly in the logarithm where
-    `heavy`; `load` 0 submits all jobs at once."""
+    `heavy`; `load` 0 submits all jobs at once. Of `batches`, each drawn by itself, each begins
+    `APART_S` after the one before, which is done by then."""
 
     gpus: int
     gangs: tuple[int, ...]
     run_s: tuple[float, float]
     load: float = 1.0
     heavy: bool = False
+    batches: int = 1
 
     def instance(self, seed: int, cost_s: float) -> Instance:
         """Return the instance of a seed, with so many seconds to save and to restore."""
-        instance = even.generate(
-            jobs=JOBS,
+        batches = [self._batch(seed * self.batches + k) for k in range(self.batches)]
+        jobs = [
+            replace(job, id=f"{job.id}-{k}", submit_s=k * APART_S + job.submit_s) if k else job
+            for k, batch in enumerate(batches)
+            for job in batch.jobs
+        ]
+        return with_checkpoint_cost(replace(batches[0], jobs=tuple(jobs)), cost_s)
+
+    def _batch(self, seed: int) -> Instance:
+        """Return the jobs of one batch, which begins at 0, and the GPUs."""
+        return even.generate(
+            jobs=JOBS // self.batches,
             gpus=self.gpus,
             seed=seed,
             gangs=self.gangs,
@@ -49,10 +62,9 @@ class Case:
             heavy=self.heavy,
             load=self.load,
         )
-        return with_checkpoint_cost(instance, cost_s)
 
 
-SMALL, WIDE = (1, 1, 2, 4), (1, 2, 4, 8, 16)
+SMALL, WIDE, NODE = (1, 1, 2, 4), (1, 2, 4, 8, 16), (1, 2, 4, 8)
 CASES = {
     "small300": Case(16, SMALL, (300, 1800)),
     "small600": Case(16, SMALL, (600, 7200)),
@@ -63,6 +75,8 @@ CASES = {
     "load1.5": Case(16, SMALL, (300, 1800), 1.5),
     "long1.5": Case(16, SMALL, (600, 7200), 1.5),
     "at-once": Case(16, SMALL, (600, 7200), 0.0),
+    "idle10": Case(8, NODE, (300, 1800), 1.2, batches=12),
+    "idle30": Case(8, NODE, (180, 7200), heavy=True, batches=4),
 }
 
 
