@@ -5,6 +5,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import accumulate
 
 from ..frozen import record
 from ..model import Placement, Slot
@@ -43,7 +44,9 @@ NEARLY_FREE = 0.02
 jobs have left: a gang that could take its GPUs so needs no place..."""
 LONG_RUNS, EARLY_RUNS = 20.0, 1.0
 """... until it has waited so many times as long as it runs, or its least patience; and, whatever
-preempting costs, no early one before that, as who starts there holds off all that are smaller."""
+preempting costs, no early one before it has waited so many times as long for each GPU that it would
+take from each: it is soon worth more than few who make room, and perhaps never more than many. Who
+starts on an early place holds off all that are smaller."""
 
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
@@ -144,26 +147,35 @@ class _Preemption:
     def __init__(self) -> None:
         self._at_s = math.nan
         self._is_sure = self._is_free = False
-        self._rooms: dict[float, Room] = {}
+        self._rooms: dict[float, tuple[Room, list[int]]] = {}
 
     def patient_runs(self, world: World, job_id: str, least: float) -> float:
         """Return for how many times its run time a waiting job needs no place as it would fit if
         all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing,
-        else `least`. 0 where it would not fit, or run times are only believed, so that its turn may
-        never come."""
+        else `least` for each GPU that it would take from each. 0 where it would not fit, or run
+        times are only believed, so that its turn may never come."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
             self._is_sure = world.run_times_hold and world.knows_run_times
             self._is_free = self._is_sure and not swaps_matter(world, world.running)
-        runs = LONG_RUNS if self._is_free else least
-        if not (self._is_sure and runs):
+        if not (self._is_sure and (self._is_free or least)):
             return 0.0
         below = _preempts_below(world, job_id)
         if below not in self._rooms:
             able = (name for name in world.running if world.rank(name) < below)
-            gone = (name for name in able if world.preemptible_at_s(name) < math.inf)
-            self._rooms[below] = Outlook(world, gone).room
-        return 0.0 if world.fit(job_id, self._rooms[below]) is None else runs
+            gone = [name for name in able if world.preemptible_at_s(name) < math.inf]
+            held = sorted(map(world.held_gpus, gone), reverse=True)
+            self._rooms[below] = Outlook(world, gone).room, held
+        room, held = self._rooms[below]
+        if world.fit(job_id, room) is None:
+            return 0.0
+        return LONG_RUNS if self._is_free else least * _gpus_each(world.fewest_gpus(job_id), held)
+
+
+def _gpus_each(gpus: int, held: list[int]) -> float:
+    """Return how many GPUs of a gang each gives who makes room for it, where the largest go
+    first."""
+    return gpus / max(1, sum(before < gpus for before in accumulate(held[:-1], initial=0)))
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:

@@ -476,6 +476,26 @@ def test_no_place_is_kept_early_for_who_could_preempt_its_way_in(
     assert (found["small"], found["gang"]) == pytest.approx((small_s, gang_s))
 
 
+@pytest.mark.parametrize(
+    ("holds", "runs"), [((1,) * 8, 1.0), ((4, 4), 4.0), ((6, 1, 1), 8 / 3), ((4, 2), 4.0)]
+)
+def test_a_gang_that_could_take_its_gpus_from_few_is_patient_for_longer(
+    holds: tuple[int, ...], runs: float
+) -> None:
+    """The fewer jobs would have to go, the sooner it is worth more than they are."""
+    held = [
+        Job(id=f"h{k}", gpus=gpus, duration_s=500.0, profile=SAVES) for k, gpus in enumerate(holds)
+    ]
+    gang = Job(id="gang", gpus=8, duration_s=100.0, profile=SAVES)
+    world = VirtualWorld(Instance(cluster=one_node(gpus=8), jobs=(*held, gang)))
+    world.advance()
+    for job in held:
+        fit = world.fit(job.id)
+        assert fit is not None
+        world.start(job.id, *fit)
+    assert reservation._Preemption().patient_runs(world, "gang", 1.0) == pytest.approx(runs)
+
+
 def test_who_came_back_is_looked_at_again_as_soon_as_it_may_be_preempted() -> None:
     """Nothing happens any more when the short gang may take its GPUs once more."""
     profile = Profile(checkpoint_s=2.0, restore_s=10.0, startup_s=5.0)
