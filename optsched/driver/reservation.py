@@ -44,9 +44,9 @@ NEARLY_FREE = 0.02
 jobs have left: a gang that could take its GPUs so needs no place..."""
 LONG_RUNS, EARLY_RUNS = 20.0, 1.0
 """... until it has waited so many times as long as it runs, or its least patience; and, whatever
-preempting costs, no early one before it has waited so many times as long for each GPU that it would
-take from each: it is soon worth more than few who make room, and perhaps never more than many. Who
-starts on an early place holds off all that are smaller."""
+preempting costs, no early one before it has waited so many times as long for each GPU that those
+hold on average who would make room: it is soon worth more than few large jobs, and perhaps never
+more than many small ones. Who starts on an early place holds off all that are smaller."""
 
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
@@ -152,8 +152,8 @@ class _Preemption:
     def patient_runs(self, world: World, job_id: str, least: float) -> float:
         """Return for how many times its run time a waiting job needs no place as it would fit if
         all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing,
-        else `least` for each GPU that it would take from each. 0 where it would not fit, or run
-        times are only believed, so that its turn may never come."""
+        else `least` for each GPU that one of them holds on average. 0 where it would not fit, or
+        run times are only believed, so that its turn may never come."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
             self._is_sure = world.run_times_hold and world.knows_run_times
@@ -173,9 +173,11 @@ class _Preemption:
 
 
 def _gpus_each(gpus: int, held: list[int]) -> float:
-    """Return how many GPUs of a gang each gives who makes room for it, where the largest go
+    """Return how many GPUs each holds on average who makes room for a gang, where the largest go
     first."""
-    return gpus / max(1, sum(before < gpus for before in accumulate(held[:-1], initial=0)))
+    before = accumulate(held[:-1], initial=0)
+    goes = held[: sum(given < gpus for given in before)]
+    return sum(goes) / len(goes) if goes else gpus
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:

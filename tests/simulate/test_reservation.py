@@ -477,12 +477,12 @@ def test_no_place_is_kept_early_for_who_could_preempt_its_way_in(
 
 
 @pytest.mark.parametrize(
-    ("holds", "runs"), [((1,) * 8, 1.0), ((4, 4), 4.0), ((6, 1, 1), 8 / 3), ((4, 2), 4.0)]
+    ("holds", "runs"), [((1,) * 8, 1.0), ((4, 4), 4.0), ((6, 1, 1), 8 / 3), ((1, 1), 1.0)]
 )
 def test_a_gang_that_could_take_its_gpus_from_few_is_patient_for_longer(
     holds: tuple[int, ...], runs: float
 ) -> None:
-    """The fewer jobs would have to go, the sooner it is worth more than they are."""
+    """The larger the jobs are that would have to go, the sooner it is worth more than they are."""
     held = [
         Job(id=f"h{k}", gpus=gpus, duration_s=500.0, profile=SAVES) for k, gpus in enumerate(holds)
     ]
