@@ -40,16 +40,22 @@ class EmptyCluster:
         catalogue = catalogue_of(instance)
         return catalogue.once("empty cluster", lambda: EmptyCluster(catalogue))
 
-    def most_gpus(self, job: Job, types: Types, spread: Span, mode: Mode) -> int:
-        """Return the GPUs of the largest gang of `job` that fits nodes of `types` within `spread`,
-        with what `mode` takes for each GPU."""
+    def most_gpus(self, job: Job, t: int, types: Types, spread: Span, mode: Mode) -> int:
+        """Return the GPUs of the largest gang of `job` that has one of type `t`, all of `types`,
+        and fits within `spread`, with what `mode` takes for each GPU."""
         takes = mode.cpus_per_gpu, memory_gib_per_gpu(job, mode), gpu_memory_gib(job, mode)
-        key = types, takes
+        key = t, types, takes
         if key not in self._most:
-            shapes = (shape for t in types for shape in self._shapes[t])
-            self._most[key] = most_within(
-                [(shape, _most_gpus(shape.node, *takes)) for shape in shapes]
+            room = [
+                (shape, _most_gpus(shape.node, *takes))
+                for own in types
+                for shape in self._shapes[own]
+            ]
+            has_it = (
+                shape for shape, most in room if most and shape.node.gpu_type == self.types[t]
             )
+            racks = {rack for shape in has_it for rack in shape.racks}
+            self._most[key] = most_within(room, among=racks)
         return self._most[key][spread]
 
     def has_host(self, cpus: int, memory_gib: float) -> bool:

@@ -98,7 +98,7 @@ def _alternatives(
     """Return the seconds before a job can work, its seconds of work, and its undominated
     alternatives; its GPUs count in the rows `limits` even where they are shared.
 
-    With one alternative alone, and as many GPUs in every mode, its set-up is work like any other;
+    With one alternative alone, of no more GPUs than any mode, its set-up is work like any other;
     else it only delays the first piece, as nobody knows in which mode, or size, it is paid.
     """
     setup_s, gpus = min(float(modes.setup_s[a]) for a in own), modes.gpus
@@ -121,10 +121,9 @@ def _alternatives(
     every = {a: {Alternative(uses, work_s / length_s) for length_s, uses in ways[a]} for a in own}
     stays = every[own[-1]] if modes.stay[own[0]] >= 0 else set()
     useful = _undominated(set().union(*every.values()))
-    sizes = {(float(gpus.starting[a]), float(gpus.working[a])) for a in own}
-    if len(useful | stays) == len(sizes) == 1 and not modes.shares[own].any():
-        starting, working = sizes.pop()
-        if working <= starting:
+    if len(useful | stays) == 1 and not modes.shares[own].any():
+        held = max(float(gpus.working[a]) for a in own if useful & every[a])
+        if held <= min(float(gpus.starting[a]) for a in own):
             return 0.0, work_s + setup_s, tuple(useful)
     return setup_s, work_s, tuple(sorted(useful))
 

@@ -52,14 +52,16 @@ class ModeTable:
     leaves; -1 and 0 where the job does not run now or the mode is to stay. With `preemptive` a job
     may stay for a while and leave later, so each second of work of a leaving job may also be done
     where it is now, and its modes stand for gangs on several GPU types, too (`relaxed_modes`);
-    `mixes` says that some job has such gangs. `mixed` has the share of its GPUs on each type for
-    each mode in which a job stays on several; `gpu_type` is one of them. `beside` is the highest
-    rate on shared GPUs, relative to that alone (`rate_beside`).
+    `mixes` says that some job has such gangs, `adds` which modes stand together for some that are
+    as fast as all their GPUs together. `mixed` has the share of its GPUs on each type for each mode
+    in which a job stays on several; `gpu_type` is one of them. `beside` is the highest rate on
+    shared GPUs, relative to that alone (`rate_beside`).
     """
 
     empty: EmptyCluster
     preemptive: bool
     mixes: bool
+    adds: Flags
     mixed: dict[int, Floats]
     first: Ints
     job: Ints
@@ -82,18 +84,18 @@ class ModeTable:
 
     def least(self, density: Density) -> Floats:
         """Return for each job the least integral over time of a density, over its modes: it saves
-        and starts at what is held while starting."""
+        and starts at what is held while starting, in any of the modes that stand together."""
         starting, done = density.starting, density.working * self.run_s
-        total = starting * self.setup_s + done
+        starts = starting * self.setup_s
+        if self.adds.any():
+            least = np.minimum.reduceat(np.where(self.adds, starts, np.inf), self.first)
+            starts = np.where(self.adds, least[self.job], starts)
+        total = starts + done
         leaves = np.flatnonzero(self.stay >= 0)
         if leaves.size:
             stays = self.stay[leaves]
             work = np.minimum(done[leaves], done[stays]) if self.preemptive else done[leaves]
-            total[leaves] = (
-                starting[stays] * self.pause_s[leaves]
-                + starting[leaves] * self.setup_s[leaves]
-                + work
-            )
+            total[leaves] = starting[stays] * self.pause_s[leaves] + starts[leaves] + work
         return np.minimum.reduceat(total, self.first)
 
     def on_types(self, weight: Floats) -> Floats:
@@ -170,8 +172,6 @@ def _fill(
     )
     ran_before = {*instance.running_job, *instance.suspended_job}
     setup = np.array([setup_s(job, job.id in ran_before) for job in jobs])
-    if preemptive and len(empty.types) > 1:  # see `relaxed_modes`: nothing is said of their set-up
-        setup[[job.profile.mixing == "sum" for job in jobs]] = 0.0
     pause = np.zeros(len(jobs))
     for entry in instance.running:
         j, job = position[entry.job], instance.job[entry.job]
@@ -191,12 +191,14 @@ def _fill(
     row = (np.cumsum(sizes) - sizes)[group[own]] + np.arange(len(own)) - first[own]
     modes = list(chain.from_iterable(groups))
     mode_setup, mode_work, stay = setup[own], work[own], np.full(len(own), -1, np.int64)
+    may_add = preemptive and len(empty.types) > 1
+    adds = np.array([may_add and job.profile.mixing == "sum" for job in jobs])[own]
     mixed: dict[int, Floats] = {}
     for entry in instance.running:
         j = position[entry.job]
         at = int(first[j] + count[j]) - 1
         stay[int(first[j]) : at] = at
-        mode_setup[at], mode_work[at] = entry.setup_s, entry.remaining_s
+        mode_setup[at], mode_work[at], adds[at] = entry.setup_s, entry.remaining_s, False
         held = gpus_by_type(instance.cluster, entry.placement)
         if len(held) > 1:
             mixed[at] = np.array([held.get(name, 0) / entry.mode.gpus for name in empty.types])
@@ -217,6 +219,7 @@ def _fill(
         empty=empty,
         preemptive=preemptive,
         mixes=mixes or bool(mixed),
+        adds=adds,
         mixed=mixed,
         first=first,
         job=own,

@@ -14,7 +14,7 @@ has the rate R_t; the gang
   whose type alone has too few);
 - with `mixing` "sum" has the rate sum n_t R_t / n, at most the largest, and counts W (sum n_t d_t)
   / (sum n_t R_t / n), at least the least of W n d_t / R_t. That says nothing of its set-up together
-  with its work, so the set-up of such jobs is left out (`ModeTable`).
+  with its work, so the least of each is counted for itself (`ModeTable.least`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -162,14 +162,14 @@ def _listed(
     for t, gpu_type in enumerate(empty.types):
         if mode.gpu_type not in (None, gpu_type):
             continue
-        if not empty.most_gpus(job, (t,), "node", mode):
+        if not empty.most_gpus(job, t, (t,), "node", mode):
             continue
         among = tuple(range(len(empty.types))) if mixes and mode.gpu_type is None else (t,)
         rate = own * max(
             (
                 locality_rate(job.profile, spread)
                 for spread in _spans(mode.gpus)
-                if empty.most_gpus(job, _within(t, among, spread), spread, mode) >= mode.gpus
+                if empty.most_gpus(job, t, _within(t, among, spread), spread, mode) >= mode.gpus
             ),
             default=0.0,
         )
@@ -199,19 +199,17 @@ def _measured(
         high = min(high, gpu_quota)
     rates: dict[int, float] = {}
     cores_per_work = inf
+    each = _of_each_gpu(empty, job, t)
     for spread in _spans(high):
-        types = _within(t, among, spread)
-        beside = _beside(empty, job, t, types, spread)
-        where = own * locality_rate(job.profile, spread)
-        for gpus in [size for size in sizes if size <= high]:
-            fitting = [(cores, rate) for cores, rate, most in beside if gpus <= most]
-            slower = _slower(empty, job, t, types, spread, gpus)
-            rate = count_rate(job, gpus) * where * slower
-            if fitting and rate > 0:
-                fastest = max(rate for _, rate in fitting)
-                fewest_cores = min(cores / rate for cores, rate in fitting)
-                rates[gpus] = max(rates.get(gpus, 0.0), rate * fastest)
-                cores_per_work = min(cores_per_work, gpus * fewest_cores / rate)
+        types, where = _within(t, among, spread), own * locality_rate(job.profile, spread)
+        for mode, by_host in each:
+            paces = _paces(empty, job, t, types, spread, mode)
+            for gpus in [size for size in sizes if size <= high]:
+                pace = next((pace for pace, most in paces if gpus <= most), 0.0)
+                rate = count_rate(job, gpus) * where * by_host * pace
+                if rate > 0:
+                    rates[gpus] = max(rates.get(gpus, 0.0), rate)
+                    cores_per_work = min(cores_per_work, gpus * mode.cpus_per_gpu / rate)
     has_cores = bool(job.profile.cpus_per_gpu)
     least_w = min(power_w(job, Mode(gpus=1), empty.types[other], 1) for other in among)
     own_w = power_w(job, Mode(gpus=1), empty.types[t], 1)
@@ -256,26 +254,19 @@ def _useful_sizes(rates: Mapping[int, float]) -> list[tuple[int, float]]:
     return useful
 
 
-def _slower(empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span, gpus: int) -> float:
-    """Return the most of the rate of type `t` that a gang has which is as fast as its slowest type:
-    where `t` alone has too few GPUs it needs the next fastest types until there are enough."""
-    least = Mode(
-        cpus_per_gpu=1 if job.profile.cpus_per_gpu else 0,
-        memory_gib_per_gpu=memory_levels(job)[-1],
-        gpu_memory_gib=gpu_memory_levels(job)[-1],
-    )
-    if (
-        len(types) == 1
-        or job.profile.mixing == "sum"
-        or empty.most_gpus(job, (t,), spread, least) >= gpus
-    ):
-        return 1.0
-    rates = {own: gpu_type_rate(job.profile, empty.types[own]) for own in types}
-    fastest = sorted(types, key=lambda own: -rates[own])
-    for count, slowest in enumerate(fastest, start=1):
-        if empty.most_gpus(job, tuple(fastest[:count]), spread, least) >= gpus:
-            return min(1.0, rates[slowest] / rates[t])
-    return 1.0
+def _paces(
+    empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span, mode: Mode
+) -> list[tuple[float, int]]:
+    """Return how much of the rate of type `t` gangs that hold a GPU of it may have, from most to
+    least, and the GPUs of the largest of each: one that is as fast as its slowest type needs, where
+    `t` alone has too few for what it takes beside each, the next fastest types."""
+    is_sum = job.profile.mixing == "sum"
+    rates = {own: 1.0 if is_sum else gpu_type_rate(job.profile, empty.types[own]) for own in types}
+    paces = []
+    for slowest in sorted({min(rate, rates[t]) for rate in rates.values()}, reverse=True):
+        on = tuple(own for own in types if rates[own] >= slowest)
+        paces.append((slowest / rates[t], empty.most_gpus(job, t, on, spread, mode)))
+    return paces
 
 
 def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
@@ -292,17 +283,14 @@ def _clocks(job: Job, gpu_type: str | None) -> list[tuple[float, float]]:
     return useful
 
 
-def _beside(
-    empty: EmptyCluster, job: Job, t: int, types: Types, spread: Span
-) -> list[tuple[int, float, int]]:
-    """Return the cores per GPU with which a gang on type `t` may be started, with each amount of
-    memory: with the rates by all of these, and the most GPUs that then fit; 0 cores where they do
-    not matter."""
+def _of_each_gpu(empty: EmptyCluster, job: Job, t: int) -> list[tuple[Mode, float]]:
+    """Return the cores and memory with each GPU with which a job may be started and on type `t`
+    hold one, with the rate by these."""
     found = []
     every = product(core_levels(job), memory_levels(job), gpu_memory_levels(job))
     for cores, gib, gpu_gib in every:
         mode = Mode(cpus_per_gpu=cores, memory_gib_per_gpu=gib, gpu_memory_gib=gpu_gib)
-        own = host_rate(job.profile, cores, gib) * gpu_memory_rate(job.profile, gpu_gib)
-        if own > 0 and empty.most_gpus(job, (t,), "node", mode):
-            found.append((cores, own, empty.most_gpus(job, types, spread, mode)))
+        rate = host_rate(job.profile, cores, gib) * gpu_memory_rate(job.profile, gpu_gib)
+        if rate > 0 and empty.most_gpus(job, t, (t,), "node", mode):
+            found.append((mode, rate))
     return found

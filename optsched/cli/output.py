@@ -1,6 +1,8 @@
 """`optsched output`: what a job prints."""
 
 import json
+import re
+import sys
 import time
 from collections.abc import Iterator
 
@@ -12,6 +14,9 @@ from .parts.out import Json, Out, answers_aloud
 
 FINISHED = ("completed", "failed", "timeout", "cancelled")
 LONGEST_PAUSE_S = 2.0
+CONTROL = re.compile(r"(\x1b\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Colours, as a group, and all that steers a terminal but tabs, ends of lines, and what progress
+bars go back by: backspace and carriage return, which leave no line."""
 
 
 @click.command("output")
@@ -50,8 +55,16 @@ def command(
 
 
 def _echo(answer: Json, out: Out) -> None:
-    # what it printed, colours included, also into a pipe
-    click.echo(json.dumps(answer) if out.as_json else answer["text"], nl=out.as_json, color=True)
+    text = json.dumps(answer) if out.as_json else answer["text"]
+    if sys.stdout.isatty():
+        text = on_terminal(text)
+    click.echo(text, nl=out.as_json, color=True)  # colours included, also into a pipe
+
+
+def on_terminal(text: str) -> str:
+    """Return what a job printed without what could steer the terminal of who reads it: root reads
+    what others print."""
+    return CONTROL.sub(lambda found: found[1] or "?", text)
 
 
 def follow(

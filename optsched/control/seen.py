@@ -49,12 +49,13 @@ def news(
             yield AttemptFound(job=name, number=attempt.key.number)
         if seen.state == AttemptState.RUNNING and attempt.started_s is None:
             seen = sane(seen)
-            started_s = now_s if seen.started_s is None else steady_s(seen.started_s)
-            yield AttemptRunning(
-                job=name, number=attempt.key.number, started_s=started_s, gpu_ids=dict(seen.gpu_ids)
-            )
+            yield _began(seen, now_s if seen.started_s is None else steady_s(seen.started_s))
         elif seen.state == AttemptState.ENDED:
-            yield _ended(job, attempt, sane(seen), now_s, steady_s)
+            seen = sane(seen)
+            ended = _ended(job, attempt, seen, now_s, steady_s)
+            if attempt.started_s is None and ended.started_s is not None:
+                yield _began(seen, ended.started_s)  # too short to be seen while it ran
+            yield ended
 
 
 class SteadyReports:
@@ -145,6 +146,12 @@ def _text(said: str | None) -> str | None:
 
 UNRECORDED = "whoever started it has no record of it"
 GONE = "it is no longer among the nodes"
+
+
+def _began(seen: Observation, started_s: float) -> AttemptRunning:
+    return AttemptRunning(
+        job=seen.key.job, number=seen.key.number, started_s=started_s, gpu_ids=dict(seen.gpu_ids)
+    )
 
 
 def _ended(

@@ -1,7 +1,7 @@
 """Consequences of a cluster and its tenants alone: derived once, shared by all who plan on it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -170,17 +170,19 @@ class Catalogue:
 
 
 def most_within(
-    room: Sequence[tuple[Shape, int]], slow_racks: Iterable[str] = ()
+    room: Sequence[tuple[Shape, int]],
+    slow_racks: Iterable[str] = (),
+    among: Container[str] | None = None,
 ) -> dict[Span, int]:
-    """Return the most GPUs on one node, in one rack, and on all nodes but those of slow racks,
-    where a node of each shape has room for so many."""
+    """Return the most GPUs on one node, in one rack (`among` some), and on all nodes but those of
+    slow racks, where a node of each shape has room for so many."""
     racks: Counter[str] = Counter()
     for shape, most in room:
         for rack, count in shape.racks.items():
             racks[rack] += most * count
     return {
         "node": max((most for _, most in room), default=0),
-        "rack": max(racks.values(), default=0),
+        "rack": max((n for rack, n in racks.items() if among is None or rack in among), default=0),
         "cluster": sum(most * shape.count for shape, most in room)
         - sum(racks[rack] for rack in slow_racks),
     }

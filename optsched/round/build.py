@@ -70,7 +70,8 @@ def build(
     classes, class_of = facts.classes, facts.class_of
     holds = [*zip(facts.kept.tolist(), facts.holds, strict=True), *holds_on_others(facts)]
     deadline.check()
-    held = held_by(instance, holds, len(facts.kept), class_of, blocked, around)
+    running = len(facts.kept)
+    held = held_by(instance, holds, running, class_of, facts.minds, blocked, around)
     deadline.check()
     patterns, own = _numbered(classes, facts, held)
     options = _listed(facts, patterns, own, held)
@@ -149,11 +150,12 @@ def _within(cpus: Ints, gpus: Ints, per_gpu: Floats) -> bool:
 
 def _class_sets(table: Columns, held: Held) -> Ints:
     """Return a number for each set of node classes that a pattern may use or a job sits on."""
-    masks = [0] * len(held.gang)
-    for k, c in zip(held.owner.tolist(), held.node_class.tolist(), strict=True):
-        masks[k] |= 1 << c
+    begins = np.flatnonzero(np.diff(held.owner, prepend=-1))
+    bits = np.array([1 << c for c in held.node_class.tolist()], dtype=object)
+    masks = np.zeros(len(held.gang), dtype=object)
+    masks[held.owner[begins]] = np.bitwise_or.reduceat(bits, begins)
     number = {mask: i for i, mask in enumerate(table.masks)}
-    sets = [number.setdefault(mask, len(number)) for mask in masks]
+    sets = [number.setdefault(mask, len(number)) for mask in masks.tolist()]
     return np.concatenate([table.mask, np.array(sets, dtype=np.int64)])
 
 
@@ -296,7 +298,7 @@ def _charge_guests(facts: Facts, patterns: Patterns, options: Options) -> None:
             SHORTEST_S, float(facts.setup_left_s[j] + facts.remaining_s[j] / rate - facts.save_s[j])
         )
 
-    for j in facts.kept.tolist():
+    for j in facts.paired:
         entry = facts.entry(j)
         if entry.mode.share_with is None or is_second(entry):
             continue

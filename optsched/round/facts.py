@@ -53,8 +53,9 @@ class Facts:
     `setup_left_s` start-up still to go, `rate` the present rate, `peace_s` how long a job that was
     preempted before has run since (infinite for others), `cost_s` what a preemption costs in all.
     `weight` is that of the job, `elastic` says that it may choose how many GPUs it takes, `must`
-    that it must be kept, `depth` how far below the others it is that gives way to them, 0 for these
-    (see `build`); `openings` are the windows to come.
+    that it must be kept, `shares` that it can share GPUs, `minds` that it may matter who else is
+    where it is, `depth` how far below the others it is that gives way to them, 0 for these (see
+    `build`); `openings` are the windows to come.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class Facts:
             self.depth[:] = [give_way.get(job.id, 0) for job in self.jobs]
         traits = traits_of(self._known)
         self.remaining_s, self.load_s, reload_s, save_s, self.weight = traits[:5]
-        self.elastic, may_leave, saves = traits[5:] != 0
+        self.elastic, may_leave, saves, self.shares, self.minds = traits[5:] != 0
         self.load_s[self.kept] = reload_s[self.kept]
-        for entry in instance.suspended:
-            j = self.position.get(entry.job)
-            if j is not None and not runs[j]:
+        waited = self._book.positions(self._known, [entry.job for entry in instance.suspended])
+        for j, entry in zip(waited, instance.suspended, strict=True):
+            if j >= 0 and not runs[j]:
                 self.load_s[j], self.remaining_s[j] = reload_s[j], entry.remaining_s
         self.save_s[self.kept] = save_s[self.kept]
         self.holds: list[Hold] = []
@@ -111,6 +112,12 @@ class Facts:
     def position(self) -> dict[str, int]:
         """Return the position of each job, by id."""
         return {job.id: j for j, job in enumerate(self.jobs)}
+
+    @cached_property
+    def paired(self) -> list[int]:
+        """Return the positions of running jobs that share their GPUs with another one."""
+        holds = zip(self.kept.tolist(), self.holds, strict=True)
+        return [j for j, hold in holds if hold.mode.share_with is not None]
 
     def _keep_hosts(self) -> None:
         """Keep the first of two that share GPUs, who is host to the second, where that must be."""
@@ -162,12 +169,15 @@ class Facts:
             for job in instance.jobs
             if (job.submit_s <= now_s and not job.after) or job.id in running
         ]
-        book = catalogue.once("book of rounds", Book)
+        self._book = book = catalogue.once("book of rounds", Book)
         every = book.look_up(catalogue, active, needs, deadline)
         able = [known.can_run or known.job.id in running for known in every]
         self.never = [known.job for known, is_able in zip(every, able, strict=True) if not is_able]
         self._known = [*compress(every, able)]
-        self.running = [running.get(known.job.id) for known in self._known]
+        self.running = [None] * len(self._known)
+        positions = book.positions(self._known, running)
+        for j, entry in zip(positions, running.values(), strict=True):
+            self.running[j] = entry
         self.alternatives = [known.alternatives for known in self._known]
         stays = {*keep, *self._give_way}
         if stays or openings.any:

@@ -57,9 +57,9 @@ class Held:
     `gang` its GPUs.
 
     `class_of` gives the class of each node, `rack` its rack (-1 without), `racks` the nodes of
-    each, `domains` what is left of racks before anything is placed. Jobs that are being saved, and
-    those `around`, have `taken` so much of each node; the `room` is what they leave, inf where
-    there is no limit.
+    each, `domains` what is left of racks before anything is placed, `tied` the holds, by number, of
+    jobs to which it may matter who else is where. Jobs that are being saved, and those `around`,
+    have `taken` so much of each node; the `room` is what they leave, inf where there is no limit.
     """
 
     holds: tuple[Hold, ...]
@@ -75,6 +75,7 @@ class Held:
     rack: list[int]
     racks: list[list[int]]
     domains: Domains
+    tied: list[int]
     room_gpus: Ints
     room_cpus: Floats
     room_memory_gib: Floats
@@ -107,12 +108,15 @@ def held_by(
     holds: Sequence[tuple[int, Hold]],
     running: int,
     class_of: list[int],
+    minds: Bools,
     blocked: Sequence[Placement],
     around: Sequence[tuple[Job, Running]] = (),
 ) -> Held:
     """Return the holds of active jobs, by their positions, as columns; what jobs that are being
-    saved (`blocked`) and those `around` hold is taken off the room."""
+    saved (`blocked`) and those `around` hold is taken off the room. To jobs that it `minds` it may
+    matter who else is where."""
     nodes, order = instance.cluster.nodes, instance.cluster.node_order
+    empty = catalogue_of(instance).once("empty nodes", lambda: _Empty.of(instance.cluster))
     taken = [(order[slot.node], slot.gpus, slot.cpus, 0.0) for slot in chain.from_iterable(blocked)]
     domains = _empty(instance)
     for job, entry in around:
@@ -127,14 +131,10 @@ def held_by(
         np.bincount(at, weights=amount, minlength=len(nodes)).astype(amount.dtype)
         for amount in amounts
     )
-    racks: dict[str | None, list[int]] = {}
-    for n, each in enumerate(nodes):
-        if each.rack is not None:
-            racks.setdefault(each.rack, []).append(n)
-    number = {name: i for i, name in enumerate(racks)}
+    jobs = [j for j, _ in holds]
     return Held(
         holds=every,
-        job=[j for j, _ in holds],
+        job=jobs,
         running=running,
         owner=np.repeat(np.arange(len(every)), np.array([*map(len, parts)], dtype=np.int64)),
         node=node,
@@ -143,17 +143,46 @@ def held_by(
         memory_gib=memory,
         gang=np.array([hold.mode.gpus for hold in every], dtype=float),
         class_of=np.array(class_of, dtype=np.int64),
-        rack=[number.get(each.rack, -1) for each in nodes],
-        racks=list(racks.values()),
+        rack=empty.rack,
+        racks=empty.racks,
         domains=domains,
+        tied=np.flatnonzero(minds[np.array(jobs, dtype=np.int64)]).tolist(),
         around=around,
-        room_gpus=np.array([each.gpus for each in nodes], dtype=np.int64) - taken_gpus,
-        room_cpus=_limits([each.cpus for each in nodes]) - taken_cpus,
-        room_memory_gib=_limits([each.memory_gib for each in nodes]) - taken_gib,
+        room_gpus=empty.gpus - taken_gpus,
+        room_cpus=empty.cpus - taken_cpus,
+        room_memory_gib=empty.memory_gib - taken_gib,
         taken_gpus=taken_gpus,
         taken_cpus=taken_cpus,
         taken_gib=taken_gib,
     )
+
+
+@entity
+class _Empty:
+    """The nodes of a cluster with nothing on them, as columns (see `Held`)."""
+
+    rack: list[int]
+    racks: list[list[int]]
+    gpus: Ints
+    cpus: Floats
+    memory_gib: Floats
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "_Empty":
+        """Return those of a cluster."""
+        nodes = cluster.nodes
+        racks: dict[str, list[int]] = {}
+        for n, each in enumerate(nodes):
+            if each.rack is not None:
+                racks.setdefault(each.rack, []).append(n)
+        number: dict[str | None, int] = {name: i for i, name in enumerate(racks)}
+        return cls(
+            rack=[number.get(each.rack, -1) for each in nodes],
+            racks=list(racks.values()),
+            gpus=np.array([each.gpus for each in nodes], dtype=np.int64),
+            cpus=_limits([each.cpus for each in nodes]),
+            memory_gib=_limits([each.memory_gib for each in nodes]),
+        )
 
 
 def _empty(instance: Instance) -> Domains:

@@ -2,7 +2,7 @@
 change in between."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -19,7 +19,7 @@ from .plan import JobRound, going_on
 
 KEPT_ROUNDS = 64
 """A job is forgotten after so many rounds without it, or twice as many."""
-TRAITS = 8
+TRAITS = 10
 """Numbers that are known of a job (see `_traits`)."""
 
 
@@ -28,7 +28,7 @@ class Known:
     """A job, what it could do on the empty cluster with node classes by `needs`, its `traits` as
     bytes, and its `order` among equal jobs. `can_run` says that it could do anything. `hold` is
     what it held when it ran last, `waits` that it goes on waiting, `stamp` that of the last round
-    with it."""
+    with it, `number` where it was among the jobs that were numbered last."""
 
     job: Job
     needs: Needs | None
@@ -39,6 +39,7 @@ class Known:
     waits: JobRound
     hold: Hold | None = None
     stamp: object = None
+    number: int = -1
 
     def holding(self, instance: Instance, entry: Running) -> Hold:
         """Return what the running job holds."""
@@ -98,6 +99,16 @@ class Book:
         self._last, self._stamp = every, stamp
         return every
 
+    def positions(self, every: Sequence[Known], names: Iterable[str]) -> list[int]:
+        """Return where the jobs of these names are in `every`, -1 where they are not."""
+        for number, known in enumerate(every):
+            known.number = number
+        count, found = len(every), []
+        for own in map(self._known.get, names):
+            at = -1 if own is None else own.number
+            found.append(at if 0 <= at < count and every[at] is own else -1)
+        return found
+
     def _renewed(self, catalogue: Catalogue, job: Job) -> Known:
         known = self._known.get(job.id) or self._before.get(job.id)
         if known is not None and known.needs is self._needs and known.job == job:
@@ -109,19 +120,23 @@ class Book:
             self._needs,
             alternatives,
             first_come(job),
-            _traits(job),
+            _traits(job, among_uplinks=bool(catalogue.cluster.rack_uplink_gbps)),
             bool(alternatives.patterns),
             JobRound(id=job.id, decision="wait"),
         )
 
 
-def _traits(job: Job) -> bytes:
+def _traits(job: Job, *, among_uplinks: bool) -> bytes:
     """Return as numbers what follows from a job alone: its work, the seconds of a start, those of
     one after it ran before, those for which it holds its GPUs when preempted, its weight, whether
-    it may choose its size, whether no rule of its own ever forbids its preemption, and whether it
-    saves its state while it runs."""
+    it may choose its size, whether no rule of its own ever forbids its preemption, whether it
+    saves its state while it runs, whether it can share GPUs, and whether it can matter who else is
+    where it is."""
     begins_s, comes_back_s, save_s = setup_s(job, False), setup_s(job, True), hold_to_save_s(job)
     leaves, saves = may_always_preempt(job), job.profile.checkpoint_every_s is not None
-    does = is_elastic(job), leaves, saves
+    shares = job.profile.sharing is not None
+    crosses = among_uplinks and job.profile.network_gbps > 0
+    minds = bool(crosses or job.labels or job.affinity or job.anti_affinity)
+    does = is_elastic(job), leaves, saves, shares, minds
     numbers = job.work_s, begins_s, comes_back_s, save_s, job.weight, *does
     return array("d", numbers).tobytes()

@@ -271,12 +271,6 @@ class RoundModel:
         return {j: k for k, j in enumerate(self.patterns.kept.tolist())}
 
     @cached_property
-    def tied(self) -> list[int]:
-        """Return the holds, by number, of jobs that mind who else is where, or are minded."""
-        ties = self.held.domains.ties
-        return [k for k, j in enumerate(self.held.job) if ties(self.jobs[j]) is not None]
-
-    @cached_property
     def alone_values(self) -> Floats:
         """Return the value of each job if it had the cluster for itself. What runs on more than
         there is of something cannot go on even so."""

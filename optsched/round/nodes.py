@@ -84,7 +84,7 @@ class Nodes:
         ):
             used = np.bincount(held.node[own], amounts[own], minlength=len(room))
             room[:] = (np.array(room) - used.astype(amounts.dtype)).tolist()
-        for hold in self._model.tied:
+        for hold in held.tied:
             if taken[hold]:
                 self._domains.take(self._ties(hold), self._nodes_of(hold))
         return True

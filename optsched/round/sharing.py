@@ -32,9 +32,8 @@ options."""
 
 def holds_on_others(facts: Facts) -> list[tuple[int, Hold]]:
     """Return all such options with the positions of their jobs, in the order of these."""
-    shares = [hold.mode.share_with is not None for hold in facts.holds]
-    holds = [(j, hold) for j in facts.kept[shares].tolist() if (hold := _alone(facts, j))]
-    if not any(job.profile.sharing for job in facts.jobs):
+    holds = [(j, hold) for j in facts.paired if (hold := _alone(facts, j))]
+    if not facts.shares.any():
         return holds
     return sorted(holds + _guests(facts), key=itemgetter(0))
 

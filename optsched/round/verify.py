@@ -77,19 +77,22 @@ def _anew(instance: Instance, jobs: Sequence[JobRound]) -> list[JobRound]:
     """Return all but the jobs that hold the very things that they held already, which were checked
     with the instance, or go on waiting."""
     before = instance.running_job.get
-    changed = []
+    changed, waiting, ran = [], [], 0
     for entry in jobs:
-        running = before(entry.id)
-        if running is None:
-            if entry.mode is None and entry.decision == "wait" and not entry.placement:
-                continue
-        elif (
-            entry.mode is running.mode
-            and entry.placement is running.placement
-            and entry.decision == "continue"
-        ):
+        if entry.mode is None and entry.decision == "wait" and not entry.placement:
+            waiting.append(entry)
             continue
-        changed.append(entry)
+        running = before(entry.id)
+        ran += running is not None
+        if (
+            running is None
+            or entry.mode is not running.mode
+            or entry.placement is not running.placement
+            or entry.decision != "continue"
+        ):
+            changed.append(entry)
+    if ran < len(instance.running_job):  # each is decided once: some that ran wait, or are left out
+        changed += [entry for entry in waiting if entry.id in instance.running_job]
     return changed
 
 
@@ -267,7 +270,7 @@ def _too_much_of_nodes(
         alone = np.array([mode.gpus == 0 for mode in modes], dtype=bool)
         gib = one_gib[owner] * np.where(alone[owner], 1.0, gpus)
     saving = [*chain.from_iterable(blocked)]
-    number = {node.name: n for n, node in enumerate(nodes)}
+    number = instance.cluster.node_order
     where = np.array([number[slot.node] for slot in (*slots, *saving)], dtype=int)
     gpus = np.where(np.array(once, dtype=bool)[owner], gpus, 0.0)
     for rule, unit, amounts, saved, limits in (

@@ -74,9 +74,13 @@ def read_text(path: str | Path) -> str:
     from ..files import read_bytes
 
     try:
-        return read_bytes(path).decode()
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not a text file; expected UTF-8") from None
+    if "\0" in text:  # as where a disk lost what was written
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"{path}: line {line}: is no text, as it has a zero byte")
+    return text
 
 
 def read_json(path: str | Path) -> Any:

@@ -4,6 +4,7 @@ GPUs shared by pairs."""
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
+from operator import attrgetter
 
 from ..model import Instance, Job, JobPlan, Mode, Plan, Segment, Slot, Tenant
 from ..physics import TIME_TOLERANCE_S, beyond_gpu_memory, gpu_memory_gib, memory_gib, uplinks
@@ -189,7 +190,8 @@ def budgets(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 def minds_neighbours(instance: Instance) -> bool:
     """Return whether any job says near whom it may be."""
-    return any(job.affinity or job.anti_affinity for job in instance.jobs)
+    jobs = instance.jobs
+    return any(map(attrgetter("affinity"), jobs)) or any(map(attrgetter("anti_affinity"), jobs))
 
 
 def neighbours(instance: Instance, plan: Plan) -> Iterator[Violation]:

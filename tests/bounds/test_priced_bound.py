@@ -26,7 +26,7 @@ from optsched.model.cluster import Cluster, Node, Tenant
 from optsched.model.instance import Failure, Instance
 from optsched.model.job import Elastic, Job
 from optsched.model.plan import JobPlan, Plan
-from optsched.model.profile import Profile, Sharing
+from optsched.model.profile import Locality, Profile, Sharing
 from optsched.objectives import TERMS, parse, values
 from optsched.plugins import registry
 from optsched.simulate.run import simulate
@@ -371,6 +371,56 @@ def test_an_elastic_job_may_start_small() -> None:
     job = Job(id="e", duration_s=8, gpus=Elastic(min=1, max=8), profile=Profile(startup_s=10))
     made = market(Instance(cluster=one_node(gpus=8), jobs=(job,)))
     assert Prices(made, [0.0, 100.0], [[1.0]]).by(made.buyers[0], 100.0) <= 74
+
+
+def speeds_on(nodes: tuple[Node, ...], job: Job) -> dict[str | None, float]:
+    """The speed of the fastest alternative of a job on each GPU type, in work a second."""
+    instance = Instance(cluster=Cluster(nodes=nodes), jobs=(job,))
+    [buyer] = market(instance).buyers
+    found: dict[str | None, float] = {}
+    for way in buyer.alternatives:
+        [(row, _)] = way.uses
+        own = instance.cluster.gpu_types[row]
+        found[own] = max(found.get(own, 0.0), way.speed * job.work_s / buyer.work_s)
+    return found
+
+
+def test_a_gang_is_as_slow_as_the_types_that_have_cores_for_it() -> None:
+    """Two GPUs of the fast type with a core each, or with three cores one of them and one of the
+    slow type: half as fast in either case."""
+    profile = Profile(rate={"a": 1.0, "b": 0.5}, cpus_per_gpu={1: 0.5, 3: 1.0})
+    job = Job(id="j", gpus=Elastic(min=1, max=2), duration_s=1.0, profile=profile)
+    nodes = (
+        Node(name="slow", gpu_type="b", gpus=1, cpus=3),
+        Node(name="fast", gpu_type="a", gpus=2, cpus=3),
+    )
+    assert speeds_on(nodes, job) == {"a": 0.5, "b": 0.5}
+    instance = Instance(cluster=Cluster(nodes=nodes), jobs=(job,))
+    for name in ("wct", "makespan"):
+        bound, certificate = priced_bound(instance, parse(name), STEPS)
+        assert bound.value == pytest.approx(2.0, rel=1e-3)
+        assert recomputed(instance, certificate)[0] == pytest.approx(certificate.value, rel=1e-9)
+
+
+def test_a_gang_is_in_a_rack_only_where_its_type_is() -> None:
+    profile = Profile(locality=Locality(node=1.0, rack=0.8, cluster=0.5))
+    nodes = (
+        Node(name="x", gpu_type="a", gpus=1, rack="r0"),
+        Node(name="y", gpu_type="a", gpus=1, rack="r0"),
+        Node(name="z", gpu_type="b", gpus=1),
+    )
+    speeds = speeds_on(nodes, Job(id="j", gpus=2, duration_s=1.0, profile=profile))
+    assert speeds == pytest.approx({"a": 0.8, "b": 0.5})
+
+
+def test_who_adds_up_over_gpu_types_still_sets_up() -> None:
+    """7 s, and 7 s of work at the mean of both rates."""
+    profile = Profile(rate={"a": 1.0, "b": 0.4}, mixing="sum", startup_s=7.0)
+    nodes = (Node(name="x", gpu_type="a", gpus=1), Node(name="y", gpu_type="b", gpus=1))
+    job = Job(id="j", gpus=2, duration_s=7.0, profile=profile)
+    instance = Instance(cluster=Cluster(nodes=nodes), jobs=(job,))
+    assert lower_bounds(instance, MAKESPAN)[0].value == pytest.approx(7 + 7)
+    assert 7 + 7 < priced_bound(instance, WCT, STEPS)[1].value <= 7 + 7 / 0.7
 
 
 def test_a_crowd_of_elastic_jobs_is_thrifty_and_slow() -> None:

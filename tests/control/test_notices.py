@@ -129,11 +129,11 @@ class Lab(Hostile):
         self.controller.notices = self.notices
         self.controller.listeners.append(self.notices.heard)
 
-    def job(self, name: str, status: int = 0, **more: Any) -> None:
+    def job(self, name: str, status: int = 0, seconds: float = 5.0, **more: Any) -> None:
         job = Job(id=name, user="ann", gpus=1, duration_s=5.0, command=f"train --key {SECRET}")
         submission = Submission(
             job=job,
-            argv=("work", "5", "0", str(status)),
+            argv=("work", str(seconds), "0", str(status)),
             directory=f"/home/{SECRET}",
             environment={"TOKEN": SECRET},
             **more,
@@ -169,6 +169,17 @@ def test_a_webhook_is_told_what_was_asked_for_and_nothing_secret(labs: Any, web:
     assert told["good", "end"]["finished_s"] > told["good", "end"]["started_s"] >= 1000.0
     assert SECRET not in json.dumps(web.posts)
     until(lambda: lab.notices.counts == {("webhook", "sent"): 3})
+
+
+def test_who_ends_before_anybody_saw_it_run_has_started(labs: Any, web: Web) -> None:
+    lab = labs(webhook=web.url)
+    lab.job("short", seconds=0.25, notify=("start", "end"))
+    lab.run(20)
+    until(lambda: len(web.posts) == 2)
+    started, ended = web.posts
+    assert [started["event"], ended["event"]] == ["start", "end"]
+    assert (started["status"], started["finished_s"]) == ("running", None)
+    assert started["started_s"] == ended["started_s"] < ended["finished_s"]
 
 
 def test_operators_hear_of_all_jobs(labs: Any, web: Web) -> None:

@@ -82,7 +82,7 @@ def test_every_stored_round_loads_is_sound_and_knows_what_was_blocked(
         assert not verify_round(instance, solution.jobs, blocked[entry.number - 1])
     found = list(past_rounds(journal))
     assert [one.blocked for one in found] == blocked
-    assert sum(bool(one.blocked) for one in found) > 2
+    assert any(one.blocked for one in found)
 
 
 def test_the_same_is_decided_again_and_a_better_solver_proves_no_less(tmp_path: Path) -> None:

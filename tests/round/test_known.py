@@ -74,6 +74,35 @@ def test_jobs_are_in_order_whoever_comes_goes_or_changes_and_if_time_ran_out() -
     assert [known.job for known in look_up(book, instance)] == sorted(jobs, key=first_come)
 
 
+def test_jobs_are_found_by_name_among_those_that_are_looked_for_and_no_others() -> None:
+    instance, book = generate(jobs=40, gpus=64, seed=3, running=0.5), Book()
+    every = look_up(book, instance)
+    names = [known.job.id for known in every]
+    some = every[3:9:2]
+    assert book.positions(every, names[::-1]) == [*range(40)][::-1]
+    expected = [some.index(known) if known in some else -1 for known in every]
+    assert book.positions(some, [*names, "nobody"]) == [*expected, -1]
+
+
+def test_who_goes_on_is_minded_by_those_who_start() -> None:
+    """By who may not be beside it, and by who would need the uplinks that it fills."""
+    nodes = tuple(Node(name=f"n{k}", gpus=2, rack=f"r{k}") for k in range(2))
+    cluster = Cluster(nodes=nodes, rack_uplink_gbps={"r0": 10.0, "r1": 10.0})
+    one = Job(id="one", duration_s=60.0, labels=("x",), preemptible=False)
+    apart = Job(id="apart", duration_s=60.0, anti_affinity={"x": "node"})
+    profile = Profile(network_gbps=10.0)
+    wide = Job(id="wide", gpus=2, duration_s=60.0, profile=profile, preemptible=False)
+    late = Job(id="late", gpus=2, duration_s=60.0, profile=profile)
+    for first, second, on in ((one, apart, {"n1"}), (wide, late, set[str]())):
+        places = tuple(Slot(node=node.name, gpus=1) for node in nodes[: first.gpus])
+        entry = Running(
+            job=first.id, mode=Mode(gpus=first.gpus), placement=places, remaining_s=60.0
+        )
+        found = decided(Instance(cluster=cluster, jobs=(first, second), running=(entry,)))
+        placement = {entry.id: entry.placement for entry in found.jobs}
+        assert {slot.node for slot in placement[second.id]} == on and not found.notes
+
+
 def test_jobs_are_known_from_round_to_round_and_forgotten_after_they_left() -> None:
     instance, book = generate(jobs=40, gpus=64, seed=3, running=0.5), Book()
     before = look_up(book, instance)

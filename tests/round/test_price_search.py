@@ -332,6 +332,23 @@ def test_quotas_that_hold_give_a_bound_no_worse_than_their_prices(
 
 
 @settings(max_examples=40)
+@given(rounds(most_jobs=14), st.floats(0.0, 1.0), st.sampled_from([1e-3, 0.05, 10.0]))
+def test_cutting_planes_end_at_one_bound_however_far_they_look_at_first(
+    instance: Instance, start: float, radius: float
+) -> None:
+    model = with_guest_rows(model_of(instance))
+    first = np.full(len(model.rows.limits), start)
+    bounds = {
+        each: [
+            found.bound
+            for found in dual._cutting_planes(model, first, lambda: 60.0, (1e-9,), 0.0, radius=each)
+        ][-1]
+        for each in (radius, dual.FIRST_RADIUS)
+    }
+    assert bounds[radius] == pytest.approx(bounds[dual.FIRST_RADIUS], rel=1e-5, abs=1e-5)
+
+
+@settings(max_examples=40)
 @given(rounds(most_jobs=14), st.floats(0.0, 1.0))
 def test_generated_columns_end_at_the_linear_relaxation(instance: Instance, start: float) -> None:
     """From any prices on, at the bound of cutting planes, with weights that are a solution."""

@@ -3,6 +3,7 @@ hand."""
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,9 @@ def test_the_table_is_looked_for_beside_the_trace_and_above(tmp_path: Path) -> N
         ({"v100": {"('A3C', 1)": 5}}, NO_RATE),
         ({"v100": {"('A3C', 1)": {"null": "fast"}}}, NO_RATE),
         ({"v100": {"('A3C', 1)": {"null": -1}}}, NO_RATE),
+        ({"v100": {"('A3C', 1)": {"null": 10**400}}}, NO_RATE),
+        ({"v100": {"('A3C', 1)": {"null": math.nan}}}, NO_RATE),
+        ({"v100": {"('A3C', 1)": {"null": True}}}, NO_RATE),
         (
             {"v100": {"('A3C', 1)": {"null": 1, "('A3C', 1)": [1]}}},
             "('A3C', 1): expected two rates [own, other]",

@@ -136,6 +136,7 @@ def test_what_is_wrong_with_a_trace(tmp_path: Path, line: str, said: str) -> Non
         {**IMAGE, "tput": [[0.5] * 5] * 9},
         {**IMAGE, "tput": [[-1] * 5] * 9},
         {**IMAGE, "iter_time": "NaN"},
+        {**IMAGE, "iter_time": 10**400},
     ],
 )
 def test_what_is_wrong_with_the_measurements(tmp_path: Path, entry: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched.traces.tables.table import Table
+from optsched.traces.tables.table import Row, Table, lines
 
 from .refused import refusal
 
@@ -60,7 +60,28 @@ def test_blanks_after_commas_blank_lines_and_a_mark_of_the_byte_order_are_no_mat
             'a,b\n1,"' + "x" * 200_000 + '"\n',
             "t: line 2: is not comma-separated text: field larger than field limit",
         ),
+        ("a,b\n1,2\n3\0,4\n", "t: line 3: is no text, as it has a zero byte"),
     ],
 )
 def test_what_is_no_such_table_is_refused(text: str, said: str) -> None:
     assert said in refusal(read, text, "a", "b")
+
+
+@pytest.mark.parametrize("text", ["\ufeffx 1\ny 2\n", "x 1\r\ny 2\r\n"])
+def test_lines_without_a_header_begin_and_end_as_those_of_tables(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(text.encode())
+    rows = lines(path, "name number", separator=None)
+    assert [(row["name"], row.number("number")) for row in rows] == [("x", 1), ("y", 2)]
+
+
+def test_a_line_that_a_disk_has_lost_is_not_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"x 1\n\0\0\0\0\ny 2\n")
+    assert "t: line 2: is no text" in refusal(lines, path, "name number", separator=None)
+
+
+@pytest.mark.parametrize("text", ["1_0", "\u0661", "0x10", "nan", "inf", "1e308", "1,0", ""])
+def test_what_is_no_plain_number_is_refused(text: str) -> None:
+    row = Row("t", 1, [text], {"a": 0})
+    assert f"expected a as a number, found {text!r}" in refusal(row.number, "a")

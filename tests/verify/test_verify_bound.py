@@ -19,7 +19,8 @@ import optsched.verify_bound
 from optsched import objectives
 from optsched.bounds import priced_bound
 from optsched.bounds.market import Alternative as MarketAlternative
-from optsched.bounds.market import Buyer
+from optsched.bounds.market import Buyer, market
+from optsched.bounds.priced import Prices
 from optsched.cli import main
 from optsched.errors import InputError, OptschedError
 from optsched.files import InstanceRef, dump_instance, instance_hash, load_instance
@@ -33,7 +34,7 @@ from optsched.files.certificate import (
 from optsched.files.faults import find_faults
 from optsched.model.cluster import Cluster, Node
 from optsched.model.instance import Instance
-from optsched.model.job import Elastic, Job
+from optsched.model.job import Elastic, Job, Mode
 from optsched.model.plan import Plan
 from optsched.model.profile import Profile
 from optsched.objectives import parse, values
@@ -128,6 +129,20 @@ def test_what_the_search_finds_passes(instance: Instance, name: str) -> None:
     check_the_search_passes(instance.undisturbed, name, 6)
 
 
+@settings(RANDOM, max_examples=60)
+@given(st.one_of(sound, on_several_types(), choosy()), st.integers(0, 10**6))
+def test_the_search_knows_as_much_at_any_prices(instance: Instance, seed: int) -> None:
+    instance = instance.undisturbed
+    site, made = Site(instance.cluster), market(instance)
+    todo = tasks(instance, site)
+    tariff = drawn_tariff(instance, todo, Random(seed))
+    of_quotas = [tariff.quotas[name][1].tolist() for name in made.tenants]
+    priced = Prices(made, tariff.grid_s.tolist(), [*tariff.prices.tolist(), *of_quotas])
+    tariff = replace(tariff, quotas={name: tariff.quotas[name] for name in made.tenants})
+    slack = 1e-9 * (tariff.worth() + abs(made.offset) + 1.0)
+    assert priced.bound() == pytest.approx(bound(tariff, todo, made.offset), rel=1e-9, abs=slack)
+
+
 @pytest.mark.slow
 @MANY
 @given(st.one_of(sound, on_several_types(), choosy()), st.sampled_from(NAMES), st.integers(0, 60))
@@ -157,6 +172,15 @@ def test_fairness_counts_the_nodes_that_a_job_may_take_alone() -> None:
         made = priced_bound(instance, parse("ftf"), 3)[1]
         assert made.value <= (36 + 4) / 4 and recomputed(instance, made)[1] == []
         assert recomputed(instance, replace(made, value=10.001))[1]
+
+
+def test_a_set_up_is_work_where_larger_modes_are_no_faster() -> None:
+    """Whoever starts on two GPUs holds no fewer meanwhile."""
+    modes = (Mode(gpus=1, duration_s=5.0), Mode(gpus=2, duration_s=5.0))
+    job = Job(id="j", modes=modes, profile=Profile(startup_s=9.0))
+    instance = Instance(cluster=one_node(gpus=2), jobs=(job,))
+    [task], [buyer] = tasks(instance, Site(instance.cluster)), market(instance).buyers
+    assert (task.head_s, task.work) == (buyer.head_s, buyer.work_s) == (0.0, 5.0 + 9.0)
 
 
 def test_a_set_up_is_work_where_larger_gangs_are_no_faster() -> None:

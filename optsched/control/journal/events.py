@@ -127,7 +127,7 @@ class StartRefused(OfAttempt):
 
 @frozen
 class AttemptRunning(OfAttempt):
-    """Its commands were seen running, since `started_s`."""
+    """Its commands run since `started_s`, or ran until it ended before anybody saw them."""
 
     started_s: float
     gpu_ids: dict[str, tuple[str, ...]]

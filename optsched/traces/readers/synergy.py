@@ -94,7 +94,7 @@ def _measured(path: Path) -> dict[str, Measured]:
     for i, entry in enumerate(entries):
         try:
             measured[str(entry["name"])] = _entry(entry)
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError):
             raise InputError(
                 f"{path}: entry {i}: expected name, iter_time (s, above 0), placement_penalty "
                 "(above 0, at most 1) and "

@@ -3,6 +3,7 @@
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -70,10 +71,10 @@ class Row(At):
         """Return a finite number of at most 1e10 in size."""
         text = self[column]
         what = f"{column} in {unit}" if unit else column
-        try:
-            value = float(text.upper().removesuffix(suffix))
-        except ValueError:
-            value = math.nan
+        value = math.nan
+        if text.isascii() and "_" not in text:  # `float` would read 1_0 as 10
+            with suppress(ValueError):
+                value = float(text.upper().removesuffix(suffix))
         if not abs(value) <= MAX_NUMBER:
             self.fail(f"{what} as a number", text)
         if value < least:
@@ -119,7 +120,7 @@ class Table:
         headless: Sequence[str] = (),
     ) -> None:
         self.source = str(path)
-        self._lines = read_text(path).removeprefix("\ufeff").split("\n")
+        self._lines = read_text(path).split("\n")
         if not any(map(str.strip, self._lines)):
             raise InputError(
                 f"{path}: is empty; expected a table with the columns {', '.join(columns)}"

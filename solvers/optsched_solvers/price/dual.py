@@ -15,6 +15,9 @@ TOLERANCE = 1e-5
 """Relative distance between the bound and what any prices could still reach at which the search
 ends."""
 MOST_CUTS = 400
+FIRST_RADIUS, NEAR_RADIUS = 1.0, 0.05
+"""Radius of the trust region at first, relative to the prices; around those of a round much like
+this one."""
 INSIDE, WIDEST = 0.999, 1e3
 """Part of the way to the border of the trust region that is inside of it, and the radius beyond
 which no price is expected."""
@@ -102,20 +105,22 @@ def optimise(
     tolerances: Sequence[float] = (TOLERANCE,),
     floor: float = 0.0,
     enough: float = -np.inf,
+    radius: float = FIRST_RADIUS,
 ) -> Iterator[Prices]:
     """Minimise the Lagrangian bound over prices >= 0, from `start`, and yield what is found at each
     of the `tolerances`, parts of what capacity can still cost, or when no time is left, or when the
-    bound is `enough`. `floor` is a value that is in hand. Deterministic, but for the time.
+    bound is `enough`. `floor` is a value that is in hand, `radius` how far prices are looked for at
+    first, where rows are few. Deterministic, but for the time.
 
     Cutting planes converge fast with few rows, but their linear program grows with the rows. Steps
     along an averaged slope cost a pass over the options whatever the rows, and are soon near, but
     never there: the rest is a linear program over the few options that matter then.
     """
     prices = first_prices(model) if start is None else start
-    few = len(model.rows.limits) <= MANY_ROWS
-    yield from (_cutting_planes if few else _steps)(
-        model, prices, left_s, tolerances, floor, enough
-    )
+    if len(model.rows.limits) <= MANY_ROWS:
+        yield from _cutting_planes(model, prices, left_s, tolerances, floor, enough, radius)
+    else:
+        yield from _steps(model, prices, left_s, tolerances, floor, enough)
 
 
 def _steps(
@@ -170,7 +175,7 @@ def improve(
     limits = model.rows.capacity * (1 + SLACK) + SLACK
     if len(limits) <= MANY_ROWS or (model.usage(plan[plan >= 0]) > limits).any():
         asked = tolerances if np.isneginf(enough) else finer
-        yield from optimise(model, last, left_s, asked, floor, enough)
+        yield from optimise(model, last, left_s, asked, floor, enough, NEAR_RADIUS)
         return
     rough = priced_once(model, last)
     yield from _columns(model, rough, left_s, finer, floor, enough, plan)
@@ -244,6 +249,7 @@ def _cutting_planes(
     tolerances: Sequence[float],
     floor: float,
     enough: float = -np.inf,
+    radius: float = FIRST_RADIUS,
 ) -> Iterator[Prices]:
     """Run Kelley's cutting planes in a trust region: each relaxed solution gives a cut; a small
     linear program over the prices finds where all cuts are lowest within the region; the region
@@ -281,7 +287,7 @@ def _cutting_planes(
         rows.append(row)
 
     add(bound, prices, slope, chosen)
-    radius, misses = 1.0, 0
+    misses = 0
     duals = np.zeros(0)
     *coarse, finest = tolerances
     next_look = PLANES_LOOK if len(coarse) > 1 or np.isneginf(enough) else 0

@@ -361,6 +361,23 @@ def test_submit_wait_shows_what_is_printed_and_exits_alike(cluster: Path) -> Non
     assert optsched(cluster, "output", "talks", "--stderr", "-f").stdout.endswith("aside\n")
 
 
+def test_what_a_job_prints_does_not_steer_a_terminal(cluster: Path) -> None:
+    said = "\\033]0;mine\\007\\033[2J\\033[1;32mgreen\\033[m\\r\\b\\t\\302\\2332Jend"
+    optsched(cluster, "submit", "--wait", "--time", "1s", "--name", "paints", "--", "printf", said)
+    raw = "\x1b]0;mine\x07\x1b[2J\x1b[1;32mgreen\x1b[m\r\b\t\x9b2Jend"
+    for follows in ((), ("-f",)):
+        words = ("output", "paints", *follows)
+        shown, terminal = pty.openpty()
+        environment = {**os.environ, "OPTSCHED_CONFIG": str(cluster)}
+        told = [sys.executable, "-m", "optsched", *words]
+        subprocess.run(told, env=environment, stdout=terminal, check=True, timeout=120)
+        os.close(terminal)
+        harmless = "?]0;mine??[2J\x1b[1;32mgreen\x1b[m\r\b\t?2Jend"
+        assert os.read(shown, 4096).decode() == harmless
+        os.close(shown)
+        assert subprocess.check_output(told, env=environment, timeout=120) == raw.encode()
+
+
 def test_a_shell_beside_a_job_has_its_variables_and_gpus(cluster: Path) -> None:
     done = optsched(cluster, "submit", "--name", "lasts", "--gpus", "2", "--", "sleep", "600")
     assert done.returncode == 0
