@@ -153,17 +153,19 @@ class FreeTimes:
         choices: list[list[tuple[int, ...]]],
         often: list[float],
         movable: list[int],
-        shares: tuple[float, float, float],
+        shares: tuple[float, float, float, float],
+        best: float,
         seed: int,
     ) -> None:
         """Begin a walk from the list kept on, in which jobs may be kept to some of their
-        `choices`; see `placing.Walk`."""
+        `choices`; of all lists before, `best` is the least value; see `placing.Walk`."""
         assert self.kept is not None
         self._write(self.kept.code)  # for the jobs that are listed, in their order
         listed, jobs = self._lists.listed, len(often)
         order = np.zeros((2, jobs), np.int64)
         order[0, : len(listed)] = listed
         value = self.kept.values(self._evaluator)[-1]
+        self._kept_to = self._chart.kept_to()
         self._walk = self._placing.Walk(
             order,
             np.array((len(listed), 0)),
@@ -172,7 +174,7 @@ class FreeTimes:
             np.array(often),
             np.array(movable, np.int64),
             np.array(shares),
-            np.array((value, value)),
+            np.array((value, best)),
             np.array((seed,), np.uint64),
         )
 
@@ -200,7 +202,7 @@ class FreeTimes:
         priority = walk.places.astype(np.float64)
         listed = walk.order[0, : walk.counts[0]]
         priority[listed] = np.arange(len(listed))
-        kept_to = self._chart.kept_to()
+        kept_to = self._kept_to
         kinds = enumerate(jobs[:, placing.KIND].tolist())
         code = List(
             priority.tolist(),

@@ -223,8 +223,9 @@ class ListSearch:
             [by_type(activities[j], name or None) for name in types]
             for j, types in enumerate(self._types)
         ]
-        shares = self._preempting, NEAR, self._freed
-        decoder.set_out(choices, self._often, self._movable, shares, self.rng.getrandbits(64))
+        shares = self._preempting, NEAR, self._freed, HOPELESS
+        best, seed = self.progress.values[self.level], self.rng.getrandbits(64)
+        decoder.set_out(choices, self._often, self._movable, shares, best, seed)
         return decoder
 
     def _walk_on(self, walks: FreeTimes, stop: float, certain: float, cool: float) -> None:
