@@ -120,6 +120,24 @@ def test_saving_lost_work_windows_and_gangs_on_several_types_count(every_s: floa
     assert not wrong and value == pytest.approx(certificate.value, rel=1e-8)
 
 
+def test_what_a_unix_clock_rounds_is_taken_off() -> None:
+    """An instant of now is known to a quarter of a microsecond only."""
+    shift_s = 1.7e9 + 0.1
+    jobs = tuple(
+        replace(job, submit_s=shift_s + job.submit_s, duration_s=(job.duration_s or 0) / 30)
+        for job in busy().jobs
+        if job.id in ("all", "half")
+    )
+    cluster = replace(busy().cluster, windows=())
+    instance = replace(busy(), now_s=shift_s, cluster=cluster, jobs=jobs, running=())
+    gangs = GangBound(Problem(instance, WCT), np.array([0.0, 0.7, 1.7, 2.9]))
+    for seed in range(40):
+        prices = np.random.default_rng(seed).uniform(0, 12, (len(gangs.gangs), 3))
+        certificate = gangs.certificate(prices)
+        assert certificate is not None
+        assert not recomputed(instance, certificate)[1]
+
+
 def more(row: dict[str, Any], factor: float) -> None:
     row["per_s"] = [factor * own for own in row["per_s"]]
 

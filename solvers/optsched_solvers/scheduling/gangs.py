@@ -119,6 +119,7 @@ class GangBound(PriceBound):
         prices = rounded.reshape(prices.shape)
         value, _ = self.evaluate(prices)
         instance = self.problem.instance
+        clock = self.problem.tick.clock_ulp_s * sum(job.weight for job in instance.jobs)
         rows = [
             GangPrices(
                 job=instance.jobs[job].id,
@@ -135,7 +136,7 @@ class GangBound(PriceBound):
             format="optsched-bound/1",
             instance=InstanceRef(name=instance.name, hash=instance_hash(instance)),
             objective="wct",
-            value=self.certain + value - 1e-9 * abs(value),
+            value=self.certain + value - 1e-9 * abs(value) - clock,
             grid_s=tuple(self.grid_s.tolist()),
             gangs=tuple(own for own in rows if any(own.per_s)) or tuple(rows[:1]),
         )
