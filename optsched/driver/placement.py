@@ -402,7 +402,7 @@ class Room:
             self._failed[need] = len(self._freed)
             return None
         alone, cores = self.layout.alone, need.cpus_per_gpu
-        return tuple(alone(i, count, count * cores)[0] for i, count in sorted(parts))
+        return tuple([alone(i, count, count * cores)[0] for i, count in sorted(parts)])
 
     def _on_several(self, need: Need, freed: set[int] | None) -> list[tuple[int, int]] | None:
         """Return the nodes of a gang that fits on none alone."""

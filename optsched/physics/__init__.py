@@ -53,8 +53,12 @@ def span(cluster: Cluster, placement: Placement) -> Span:
     """Return how far a placement is spread. Nodes without a rack share none."""
     if len(placement) <= 1:
         return "node"
-    racks = {cluster.node[slot.node].rack for slot in placement}
-    return "rack" if len(racks) == 1 and None not in racks else "cluster"
+    node = cluster.node
+    rack = node[placement[0].node].rack
+    for slot in placement:
+        if rack is None or node[slot.node].rack != rack:
+            return "cluster"
+    return "rack"
 
 
 def locality_rate(profile: Profile, spread: Span) -> float:

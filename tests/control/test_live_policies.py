@@ -76,6 +76,7 @@ def simulated(made: Instance, name: str) -> tuple[list[Act], float]:
     """What the policy does in a simulation, and when all is done, or `LATEST_S`: some start jobs
     again and again."""
     simulation = Simulation(made, registry.policy(name, parse("wct")))
+    simulation.world.run_times_hold = False  # as live rounds see it
     simulation.run(until=lambda: simulation.world.now_s > LATEST_S)
     record = simulation.record()
     acts: list[Act] = []

@@ -116,6 +116,60 @@ def test_jobs_that_are_all_kept_to_types_may_change_them() -> None:
         code = replace(code, priority=priority, ways={**code.ways, j: to_any(j)})
 
 
+@pytest.mark.parametrize("types", [1, 3])
+@pytest.mark.parametrize("cool", [0.0, 0.01])
+def test_a_walk_keeps_lists_that_are_decoded_as_from_the_beginning(types: int, cool: float) -> None:
+    """With little room for gaps at first, and running jobs that are preempted and come back."""
+    instance = generate(
+        jobs=40, gpus=32, seed=3, like="llm", running=0.3, gpu_types=types, arrivals="batch"
+    )
+    problem = Problem(instance, parse("wct"))
+    evaluator = Evaluator(problem)
+    movable = [a.index for a in problem.activities if a.hold is not None][1:]
+    choices = [
+        [by_type(a, t) for t in sorted({str(o.mode.gpu_type) for o in a.alternatives})]
+        for a in problem.activities
+    ]
+
+    def walked() -> list[Decoded]:
+        with patch.object(free_times, "MOST_GAPS", 2):
+            kept = decoder(problem)
+        first = List([float(j) for j in range(len(choices))], {}, frozenset(), {})
+        assert kept.decode(first) is not None
+        kept.keep()
+        kept.set_out(choices, [1.0] * len(choices), movable, (0.3, 0.8, 0.3, 5.0), math.inf, 7)
+        seen = []
+        for _ in range(60):
+            kept.walk_on(20, 0.0, 0.0, cool)
+            seen.append(kept.arrive())
+        return seen
+
+    seen = walked()
+    for near in seen[::10]:
+        whole = decoder(problem).decode(near.code)
+        assert whole is not None and near.schedule == whole.schedule
+        check(problem, near)
+    values = [near.values(evaluator)[0] for near in seen]
+    assert (values == sorted(values, reverse=True)) == (cool == 0.0)
+    assert values[-1] < 0.9 * values[0] and values == [own.values(evaluator)[0] for own in walked()]
+    left = {j for near in seen for j in near.code.preempted}
+    assert left and left <= {*movable}
+    assert any(near.code.ways for near in seen) == (types > 1)
+
+
+def test_a_walk_ends_with_its_work() -> None:
+    problem = Problem(generate(jobs=30, gpus=32, seed=6, arrivals="batch"), parse("wct"))
+    kept, jobs = decoder(problem), len(problem.activities)
+    kept.decode(List([float(-j) for j in range(jobs)], {}, frozenset(), {}))
+    kept.keep()
+    kept.set_out([[]] * jobs, [1.0] * jobs, [], (0.3, 0.8, 0.3, 5.0), math.inf, 7)
+    assert kept._budget.work is not None
+    least = kept._budget.work - 10 * jobs * WORK_PER_JOB
+    while kept.walk_on(10_000, least, 0.0, 0.01):
+        pass
+    assert least - jobs * WORK_PER_JOB <= kept._budget.work <= least
+
+
 def test_list_search_ends_with_each_job_kept_to_a_type() -> None:
     instance = generate(jobs=30, gpus=32, seed=6, gpu_types=3, arrivals="batch")
     problem = Problem(instance, parse("wct"))

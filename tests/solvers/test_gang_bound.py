@@ -48,6 +48,18 @@ def test_no_bound_is_above_the_optimum(objective: str, instance: Instance) -> No
     assert bound <= best[0][0] + 1e-6 * (1 + abs(best[0][0]))
 
 
+def test_a_long_grid_has_instants_where_few_jobs_end() -> None:
+    """A quarter of the jobs runs for most of the time."""
+    lengths_s = [1.0 + k for k in range(60)] + [4000.0 + 100 * k for k in range(20)]
+    problem = Problem(tiny.single_gpu(lengths_s), parse("wct"))
+    made = generate(problem, [a.shortest_s for a in problem.activities])
+    assert made is not None
+    grid_s = grid(problem, made, 50)
+    ends_s = [problem.end_s(*pair) for pair in zip(problem.activities, made, strict=True)]
+    assert len(grid_s) == 51 and (grid_s[0], grid_s[-1]) == (0.0, max(ends_s))
+    assert np.diff(grid_s).max() < 0.1 * grid_s[-1] and np.median(grid_s) < 0.2 * grid_s[-1]
+
+
 def two_types() -> Instance:
     """A gang that fills a type, smaller jobs, and one of them that runs."""
     paused = Profile(rate={"a": 1.0, "b": 0.5}, checkpoint_s=3.0, startup_s=1.0, restore_s=2.0)

@@ -39,6 +39,10 @@ class Budget:
             return max(0.0, self.work / (WORK_PER_SECOND * self.limit_s))
         return self.left_s() / self.limit_s
 
+    def work_at(self, share: float) -> float:
+        """Return how much counted work is left when this share of the budget is."""
+        return share * WORK_PER_SECOND * self.limit_s
+
     def configure(self, solver: Any, share: float = 1.0) -> None:
         """Set the limits of a CP-SAT solver, a share of what is left, its seed and workers."""
         parameters = solver.parameters

@@ -21,7 +21,7 @@ from .lists import List, Ways
 
 if TYPE_CHECKING:
     from .layout import Chart
-    from .placing import Coded, Ints
+    from .placing import Coded, Ints, Walk
 
 WORK_PER_JOB = 4e-7
 """Work of decoding one job, in CP-SAT's unit of work."""
@@ -104,6 +104,7 @@ class FreeTimes:
         from .layout import Chart, value_of
 
         self._problem, self._budget, self._placing = problem, budget, placing
+        self._evaluator = Evaluator(problem)
         self._chart, self._value = Chart(problem), value_of(problem)
         self._lists = self._chart.lists(STOPS, work_per_job)
         self._free, self._stops = self._chart.free(MOST_GAPS, STOPS)
@@ -111,6 +112,7 @@ class FreeTimes:
         self._kinds: tuple[Ways | None, Ints] = None, self._chart.kinds
         self._placed: tuple[frozenset[int] | None, Ints, Ints] = None, *2 * (self._chart.kinds,)
         self._latest: Decoded | None = None
+        self._walk: Walk
         self.kept: Decoded | None = None
 
     @property
@@ -145,6 +147,71 @@ class FreeTimes:
         self._placing.release(self._stops, kept, made, kept)
         self._lists = self._lists._replace(kept=made, made=kept)
         self.kept = self._latest
+
+    def set_out(
+        self,
+        choices: list[list[tuple[int, ...]]],
+        often: list[float],
+        movable: list[int],
+        shares: tuple[float, float, float, float],
+        best: float,
+        seed: int,
+    ) -> None:
+        """Begin a walk from the list kept on, in which jobs may be kept to some of their
+        `choices`; of all lists before, `best` is the least value; see `placing.Walk`."""
+        assert self.kept is not None
+        self._write(self.kept.code)  # for the jobs that are listed, in their order
+        listed, jobs = self._lists.listed, len(often)
+        order = np.zeros((2, jobs), np.int64)
+        order[0, : len(listed)] = listed
+        value = self.kept.values(self._evaluator)[-1]
+        self._kept_to = self._chart.kept_to()
+        self._walk = self._placing.Walk(
+            order,
+            np.array((len(listed), 0)),
+            np.argsort(np.argsort(np.array(self.kept.code.priority), kind="stable")),
+            *self._chart.kinds_to_choose(choices),
+            np.array(often),
+            np.array(movable, np.int64),
+            np.array(shares),
+            np.array((value, best)),
+            np.array((seed,), np.uint64),
+        )
+
+    def walk_on(self, steps: int, least_work: float, certain: float, cool: float) -> bool:
+        """Go on for so many steps, at most until a list is kept that is better than all before;
+        return whether one is; see `placing.walk_on`."""
+        placing, budget, work = self._placing, self._budget, self._lists.work
+        work[0] = inf if budget.work is None else budget.work
+        known = self._chart.layout, self._value, self._free, self._stops, self._lists
+        limits = steps, least_work, certain, cool
+        done, turned = placing.walk_on(*known, self._every, self._walk, *limits)
+        if budget.work is not None:
+            budget.work = float(work[0])
+        if turned:
+            kept, made = self._lists.kept, self._lists.made
+            self._lists = self._lists._replace(kept=made, made=kept)
+        if done == placing.FULL:
+            self._free, self._stops = self._chart.with_more_gaps(self._free, self._stops)
+        return bool(done == placing.DONE)
+
+    def arrive(self) -> Decoded:
+        """Return the list that is kept after a walk, with its schedule."""
+        assert self.kept is not None
+        walk, jobs, placing = self._walk, self._lists.kept.jobs, self._placing
+        priority = walk.places.astype(np.float64)
+        listed = walk.order[0, : walk.counts[0]]
+        priority[listed] = np.arange(len(listed))
+        kept_to = self._kept_to
+        kinds = enumerate(jobs[:, placing.KIND].tolist())
+        code = List(
+            priority.tolist(),
+            {j: kept_to[kind] for j, kind in kinds if kind in kept_to},
+            frozenset(np.flatnonzero(jobs[:, placing.LEAVES]).tolist()),
+            self.kept.code.waits,
+        )
+        self.kept = Decoded(self._problem, code, self._chart, self._lists.kept)
+        return self.kept
 
     def _write(self, code: List) -> None:
         """Write a list that is to be decoded; what it shares with the one before is known."""

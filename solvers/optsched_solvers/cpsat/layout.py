@@ -73,6 +73,19 @@ class Chart:
             return [self.kind(j, kept_to) for j, kept_to in ways.items()]
         return cast(list[int], known)
 
+    def kept_to(self) -> dict[int, Row]:
+        """Return the ways that jobs can be kept to, by their numbers."""
+        return {kind: to for (_, to), kind in self._number_of_kind.items() if to is not None}
+
+    def kinds_to_choose(self, choices: list[list[Row]]) -> tuple[Ints, Ints]:
+        """Return the numbers of the ways of all jobs and of those that each may be kept to, and
+        where those of each job begin."""
+        kinds, first = [], [0]
+        for j, own in enumerate(choices):
+            kinds += [self.kind(j, None), *(self.kind(j, kept_to) for kept_to in own)]
+            first.append(len(kinds))
+        return np.array(kinds), np.array(first)
+
     def _number_kinds(self) -> Ints:
         """Number the ways of all jobs, kept to none and to each GPU type; return the former."""
         kinds = []

@@ -47,6 +47,8 @@ BOLD_WARMTH, BOLD_PREEMPTING = 0.32, 0.4
 others, which a cold search never finds."""
 LARGER = 0.75
 """A job is moved as often as its GPUs to this power: gangs decide what room is left for others."""
+STEPS = 64
+"""Most steps of a walk between looks at the budget."""
 NEAR = 0.8
 """Share of the moves in a list that are over a distance drawn evenly by its logarithm; all others
 go anywhere."""
@@ -126,7 +128,10 @@ class ListSearch:
         self._often = [max(1, *(o.mode.gpus for o in a.alternatives)) ** LARGER for a in activities]
         self._best = self.list
         self._standing: _Standing | None = None
+        self._movable: list[int] = []
         self._decode_and_keep(self.list, 0.0)
+        if (walks := self._set_out()) is not None:
+            walks.walk_on(0, 0.0, 0.0, 0.0)  # compiles it
 
     @property
     def was_compiled(self) -> bool:
@@ -193,10 +198,43 @@ class ListSearch:
         a span."""
         first, last = span
         certain = self.progress.evaluator.yardsticks[self.level].certain
+        walks = self._set_out()
         while (left := self.budget.fraction_left()) > stop:
             cool = warmth * max(0.0, (left - last) / max(first - last, 1e-9)) ** 2
-            changeable = max(0.0, self.values[self.level] - certain) / len(self._types)
-            self._decode_and_keep(self._neighbour(), changeable * cool)
+            cool /= len(self._types)
+            if walks is not None:
+                self._walk_on(walks, stop, certain, cool)
+            else:
+                changeable = max(0.0, self.values[self.level] - certain)
+                self._decode_and_keep(self._neighbour(), changeable * cool)
+        if walks is not None:
+            arrived = walks.arrive()
+            self.list, self.values = arrived.code, arrived.values(self.progress.evaluator)
+
+    def _set_out(self) -> FreeTimes | None:
+        """Begin a walk by compiled code, where that applies; return what walks."""
+        decoder = self.decoder
+        if self._bold or len(self.values) > 1 or not isinstance(decoder, FreeTimes):
+            return None
+        if decoder.kept is None:  # the first list has no schedule
+            return None
+        activities = self.problem.activities
+        choices = [
+            [by_type(activities[j], name or None) for name in types]
+            for j, types in enumerate(self._types)
+        ]
+        shares = self._preempting, NEAR, self._freed, HOPELESS
+        best, seed = self.progress.values[self.level], self.rng.getrandbits(64)
+        decoder.set_out(choices, self._often, self._movable, shares, best, seed)
+        return decoder
+
+    def _walk_on(self, walks: FreeTimes, stop: float, certain: float, cool: float) -> None:
+        """Take some steps of a walk; offer what is better than the best schedule so far."""
+        if walks.walk_on(STEPS, self.budget.work_at(stop), certain, cool):
+            found = walks.arrive()
+            self.values = found.values(self.progress.evaluator)
+            if self.progress.is_improved_by(self.values) and self.progress.offer(found.schedule):
+                self._best = found.code
 
     def _keep_to_types(self) -> None:
         """Keep each job to the GPU type that it has, and to one from now on."""

@@ -31,6 +31,13 @@ LINEAR, HINGE, STEP, SQUARE, INVERSE = range(5)
 FAILED, DONE, FULL = range(3)
 """What becomes of a list: it has no schedule of a value within the limit, it has one, or there is
 no room for all gaps."""
+PREEMPTING, NEAR, FREED, HOPELESS = range(4)
+"""Places in `Walk.shares`."""
+RETYPED, MOVED, RETYPED_TOO, EXCHANGED = 0.2, 0.6, 0.3, 0.4
+"""How often a job is only kept to another type, else moved, and with that kept to another type; and
+how often one is preempted in another's place."""
+AROUND = 10
+"""A job is swapped with one of so many that stand nearest."""
 
 BEGIN, END, POOL = range(3)
 """Of a node, or a pool: the places of its GPUs; its pool."""
@@ -124,6 +131,28 @@ class Coded(NamedTuple):
     order: Ints
     parts: Ints
     stops: Ints
+
+
+class Walk(NamedTuple):
+    """A search from list to list. `order` has the jobs to be placed, in their order, of the list
+    kept and of the one that is made near it, `counts` how many these are; `places` are where jobs
+    stood when they were placed last. `kinds` are the ways that jobs may be kept to, none first,
+    those of each job from `first_kind` on. `often` says how often jobs are moved; `movable` are the
+    running jobs that may be preempted; `shares` how often others are, how often jobs move a short
+    way, and are kept to no type, and by how many temperatures a list that is not decoded to its end
+    is worse than the one kept. `values` are those of the list kept and of the best one; `random` is
+    the state of random numbers."""
+
+    order: Ints
+    counts: Ints
+    places: Ints
+    kinds: Ints
+    first_kind: Ints
+    often: Floats
+    movable: Ints
+    shares: Floats
+    values: Floats
+    random: Numbers
 
 
 class Lists(NamedTuple):
@@ -827,6 +856,191 @@ def decode(
     return DONE
 
 
+# ------------------------------------------------------------------------------------------- walks
+
+
+@within
+def _random(walk: Walk) -> float:
+    """Return a random number from 0 to 1 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014)."""
+    walk.random[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = walk.random[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return float((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+@within
+def _pick(walk: Walk, count: int) -> int:
+    return min(int(_random(walk) * count), count - 1)
+
+
+@within
+def _put(order: Ints, at: int, to: int) -> None:
+    """Move the job at a place of a list to another."""
+    j = order[at]
+    for k in range(at, to):
+        order[k] = order[k + 1]
+    for k in range(at, to, -1):
+        order[k] = order[k - 1]
+    order[to] = j
+
+
+@within
+def _retype(walk: Walk, made: Coded, j: int) -> None:
+    """Keep a job to another GPU type, or to none."""
+    first, types = walk.first_kind[j], walk.first_kind[j + 1] - walk.first_kind[j] - 1
+    if types < 2 or _random(walk) < walk.shares[FREED]:
+        made.jobs[j, KIND] = walk.kinds[first]
+    else:
+        made.jobs[j, KIND] = walk.kinds[first + 1 + _pick(walk, types)]
+
+
+@within
+def _move(walk: Walk, made: Coded, at: int) -> None:
+    """Move the job at a place just before or after another, mostly near it, at times to another GPU
+    type."""
+    order, count = walk.order[1], walk.counts[1]
+    j = order[at]
+    if _random(walk) < walk.shares[NEAR]:
+        places = int(count ** _random(walk))
+        beside = at + places if _random(walk) < 0.5 else at - places
+        beside = min(max(beside, 0), count - 1)
+    else:
+        beside = _pick(walk, count)
+    if beside != at:
+        to = beside - (beside > at) + (_random(walk) < 0.5)
+        _put(order, at, to)
+    if _random(walk) < RETYPED_TOO:
+        _retype(walk, made, j)
+
+
+@within
+def _swap(walk: Walk, at: int) -> None:
+    """Swap the job at a place and one that is near it."""
+    order, count = walk.order[1], walk.counts[1]
+    last = min(max(at - AROUND // 2, 0) + AROUND, count - 1)
+    first = max(last - AROUND, 0)
+    if first == last:
+        return
+    other = first + _pick(walk, last - first)
+    other += other >= at
+    order[at], order[other] = order[other], order[at]
+
+
+@within
+def _preempt_other(walk: Walk, made: Coded, j: int) -> None:
+    """Preempt a running job, which comes back somewhere in the list, or no more."""
+    order = walk.order[1]
+    if made.jobs[j, LEAVES]:
+        made.jobs[j, LEAVES] = 0
+        at = 0
+        while order[at] != j:
+            at += 1
+        walk.counts[1] -= 1
+        _put(order, at, walk.counts[1])
+    else:
+        made.jobs[j, LEAVES] = 1
+        order[walk.counts[1]] = j
+        walk.counts[1] += 1
+        at = min(walk.places[j], walk.counts[1] - 1)
+        _put(order, walk.counts[1] - 1, at)
+        _retype(walk, made, j)
+        _move(walk, made, at)
+
+
+@within
+def _step(walk: Walk, kept: Coded, made: Coded) -> None:
+    """Make a list near the one that is kept."""
+    walk.counts[1] = walk.counts[0]
+    _copy(walk.order[1], ZERO, walk.order[0], ZERO, walk.counts[0])
+    for j in range(len(made.jobs)):
+        for column in range(KIND, LEAVES + 1):
+            made.jobs[j, column] = kept.jobs[j, column]
+    count, movable = walk.counts[1], len(walk.movable)
+    if movable and (count == 0 or _random(walk) < walk.shares[PREEMPTING]):
+        j = walk.movable[_pick(walk, movable)]
+        if _random(walk) < EXCHANGED:
+            other = walk.movable[_pick(walk, movable)]
+            if made.jobs[other, LEAVES] != made.jobs[j, LEAVES]:
+                _preempt_other(walk, made, other)
+        _preempt_other(walk, made, j)
+        return
+    if count == 0:
+        return
+    total = 0.0
+    for k in range(count):
+        total += walk.often[walk.order[1, k]]
+    left, at = _random(walk) * total, 0
+    while at < count - 1 and left >= walk.often[walk.order[1, at]]:
+        left -= walk.often[walk.order[1, at]]
+        at += 1
+    j = walk.order[1, at]
+    if walk.first_kind[j + 1] - walk.first_kind[j] > 2 and _random(walk) < RETYPED:
+        _retype(walk, made, j)
+    elif _random(walk) < MOVED:
+        _move(walk, made, at)
+    else:
+        _swap(walk, at)
+
+
+@within
+def _adopt(walk: Walk) -> None:
+    """Keep the order of the list that was made."""
+    walk.counts[0] = walk.counts[1]
+    for k in range(walk.counts[1]):
+        walk.order[0, k] = walk.order[1, k]
+        walk.places[walk.order[1, k]] = k
+
+
+@compiled
+def walk_on(
+    layout: Layout,
+    value: Value,
+    free: Free,
+    stops: Stops,
+    lists: Lists,
+    every: int,
+    walk: Walk,
+    steps: int,
+    least_work: float,
+    certain: float,
+    cool: float,
+) -> tuple[int, bool]:
+    """Go from list to list for so many steps, as long as there is work left, until there is no room
+    for all gaps or a list is better than the best so far; return which of it, and whether the two
+    lists have changed their roles.
+
+    A list is taken if its value is at most that of the one kept plus an exponentially distributed
+    number of temperatures, each `cool` times what can be changed: simulated annealing.
+    """
+    kept, made, turned, level = lists.kept, lists.made, False, value.terms[-1, LEVEL]
+    for _ in range(steps):
+        if lists.work[0] <= least_work:
+            break
+        _step(walk, kept, made)
+        temperature = cool * max(0.0, walk.values[0] - certain)
+        limit = walk.values[0] - temperature * np.log(1.0 - _random(walk))
+        hopeless = max(limit, walk.values[0] + walk.shares[HOPELESS] * temperature)
+        listed = walk.order[1][: walk.counts[1]]
+        now = Lists(kept, made, listed, lists.shortest, lists.work)
+        done = decode(layout, value, free, stops, now, every, hopeless)
+        if done == FULL:
+            return FULL, turned
+        if done == FAILED:
+            continue
+        found = _value_of(value, level, made.ends_s)
+        if found > limit:
+            continue
+        release(stops, kept, made, kept)
+        kept, made, turned = made, kept, not turned
+        _adopt(walk)
+        walk.values[0] = found
+        if found < walk.values[1]:
+            walk.values[1] = found
+            return DONE, turned
+    return FAILED, turned
+
+
 def was_compiled() -> bool:
-    """Return whether `decode` was compiled in this process, and not read."""
-    return bool(cast(Any, decode).stats.cache_misses)
+    """Return whether `decode` or `walk_on` was compiled in this process, and not read."""
+    return any(cast(Any, function).stats.cache_misses for function in (decode, walk_on))

@@ -35,6 +35,8 @@ from .problem import Activity, Alternative, Problem, Schedule
 MOST_CHANGES = 500
 """At most so many changes of what use costs are instants of the grid."""
 PACE = Pace(patience=20, floor=0.05, averaged=0.0, progress=0.1, nearest=1e-3, ends=1e-6)
+BY_TIME = 0.4
+"""Share of the instants of a long grid that lie by the root of time alone."""
 MEMORY = 200
 """Relaxed solutions remembered."""
 
@@ -361,8 +363,9 @@ def _gaps(starts_s: Floats) -> Floats:
 
 
 def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:
-    """Return instants between which prices are constant: starts and ends of a schedule, thinned to
-    about `cells`, and the changes of what use costs."""
+    """Return instants between which prices are constant: starts and ends of a schedule, or where
+    these are more than `cells` so many instants, denser where they are and early; and the changes
+    of what use costs."""
     tick_s = problem.tick.length_s
     events = {0.0}
     for activity, choice in zip(problem.activities, schedule, strict=True):
@@ -371,7 +374,10 @@ def grid(problem: Problem, schedule: Schedule, cells: int) -> Floats:
         events.add(start_s + activity.alternatives[choice.alternative].seconds)
     points = np.array(sorted(events))
     if len(points) > cells + 1:
-        points = points[np.unique(np.linspace(0, len(points) - 1, cells + 1).round().astype(int))]
+        # Where few jobs start or end, prices change as well.
+        share = (1 - BY_TIME) * np.linspace(0, 1, len(points))
+        share += BY_TIME * np.sqrt(points / points[-1])
+        points = np.interp(np.linspace(0, 1, cells + 1), share, points)
     windows_s = [at_s for at_s in problem.windows.instants_s if at_s < points[-1]]
     points = np.union1d(points, [*problem.changes_s, *windows_s])
     return points if len(points) > 1 else np.array([0.0, 1.0])

@@ -1,7 +1,6 @@
 """Jobs that are decided in tiers: no job waits for what those of lower priorities hold."""
 
 from collections.abc import Collection
-from itertools import chain
 
 from optsched.driver import Outlook, Trial, World
 from optsched.driver.borrowing import priority_of
@@ -9,7 +8,9 @@ from optsched.driver.borrowing import priority_of
 
 def is_tiered(world: World) -> bool:
     """Return whether the jobs that are here are decided in tiers."""
-    ranks = {world.rank(job_id) for job_id in chain(world.waiting, world.running)}
+    jobs = {**world.waiting, **world.running}
+    ranks = {job.priority for name, job in jobs.items() if name not in world.borrowing}
+    ranks |= {world.rank(name) for name in world.borrowing & jobs.keys()}
     preempts = world.cluster.preempts
     return len(ranks) > 1 or any(preempts.get(priority_of(r), "any") != "any" for r in ranks)
 
