@@ -29,24 +29,26 @@ from optsched_solvers.policies.parts.agenda import Agenda, Outline, search
 
 WCT = parse("wct")
 COSTS_S = (60, 200, 400)
+BLIND = "blind"
 FIRST_S, AGAIN_S = 20.0, 0.3
 """Counted work of the first plan, and of each that is sought at an event."""
 
 
 class Clairvoyant:
-    """Follows the best plan that is known of all jobs, those to come included."""
+    """Follows the best plan that is known of all jobs, those to come included unless `blind`."""
 
     name, title = "clairvoyant", "a search that knows which jobs will come"
 
-    def __init__(self, jobs: Instance, outlines: list[Outline]) -> None:
-        self._jobs, self._outlines = jobs.jobs, outlines
+    def __init__(self, jobs: Instance, outlines: list[Outline], blind: bool = False) -> None:
+        self._jobs, self._outlines = () if blind else jobs.jobs, outlines
+        self._first_s, self._order = (AGAIN_S if blind else FIRST_S), outlines[-1][0]
         self._agenda: Agenda | None = None
 
     def decide(self, world: World) -> None:
         """Do what the plan says now, or a better one that is found."""
         world.take_arrived()
         world.start_claimed()
-        limit_s = AGAIN_S if self._agenda else FIRST_S
+        limit_s = AGAIN_S if self._agenda else self._first_s
         last = self._agenda.step(world, ()) if self._agenda else None
         coming = [job for job in self._jobs if job.submit_s > world.now_s]
         found = search(world, snapshot(world), WCT, self._outlines, limit_s, coming)
@@ -60,7 +62,7 @@ class Clairvoyant:
         if last is not None:
             last.carry_out()
         if self._agenda is not None:
-            self._outlines = [(_starts_s(self._agenda), ())]
+            self._outlines = [({**self._order, **_starts_s(self._agenda)}, ())]
             if (next_s := self._agenda.next_start_s(world.now_s)) is not None:
                 world.wake_at(next_s)
 
@@ -91,8 +93,9 @@ def of_seed(case: str, cost_s: float, seed: int) -> dict[str, float]:
     """Return the mean JCT of each policy and of the search."""
     instance = CASES[case].instance(seed, cost_s)
     plans = {name: simulate(instance, registry.policy(name)) for name in (*RIVALS, "optsched")}
-    policy = Clairvoyant(instance, [outline(plan) for plan in plans.values()])
-    plans["clairvoyant"] = simulate(instance, policy)
+    outlines = [outline(plan) for plan in plans.values()]
+    for name in ("clairvoyant", BLIND):
+        plans[name] = simulate(instance, Clairvoyant(instance, outlines, blind=name == BLIND))
     return {name: mean_jct_s(instance, plan) for name, plan in plans.items()}
 
 
@@ -119,6 +122,7 @@ def row(seeds: list[dict[str, float]]) -> dict[str, Any]:
         "rule_s": round(means[rule]),
         "optsched_s": round(means["optsched"]),
         "clairvoyant_s": round(means["clairvoyant"]),
+        "blind_s": round(means[BLIND]),
         "known_s": round(known),
         "room": round(room / means[rule], 4),
         "taken": round((means[rule] - means["optsched"]) / room, 2) if room > 0 else None,

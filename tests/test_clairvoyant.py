@@ -25,19 +25,22 @@ def test_a_long_job_waits_for_a_short_one_that_is_still_to_come(
     assert mean_jct_s(instance, rule) == (100 + 105) / 2
     plan = simulate(instance, Clairvoyant(instance, [outline(rule)]))
     assert mean_jct_s(instance, plan) == (115 + 10) / 2
+    unknowing = simulate(instance, Clairvoyant(instance, [outline(rule)], blind=True))
+    assert mean_jct_s(instance, unknowing) == (100 + 105) / 2
 
 
 def test_room_is_from_the_best_rule_to_the_best_plan_of_each_seed() -> None:
     rules = {"backfill": 30.0, "srtf": 22.0, "srsf": 25.0}
     seeds = [
-        {**rules, "xion": 20.0, "optsched": 19.0, "clairvoyant": 16.0},
-        {**rules, "xion": 20.0, "optsched": 17.0, "clairvoyant": 18.0},
+        {**rules, "xion": 20.0, "optsched": 19.0, "clairvoyant": 16.0, "blind": 19.0},
+        {**rules, "xion": 20.0, "optsched": 17.0, "clairvoyant": 18.0, "blind": 20.0},
     ]
     assert row(seeds) == {
         "rule": "xion",
         "rule_s": 20,
         "optsched_s": 18,
         "clairvoyant_s": 17,
+        "blind_s": 20,
         "known_s": 16,
         "room": 0.175,
         "taken": 0.57,

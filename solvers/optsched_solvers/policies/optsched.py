@@ -219,7 +219,8 @@ class Optsched:
         if not steps or steps[0].trial.victims:
             steps.insert(0, self._keeping(world, now, pinned))
         xion = first_step(world, pinned, self.reservations)
-        if xion.victims and self._is_allowed(xion):
+        starts = xion.started and not world.knows_run_times  # else prices start better
+        if (xion.victims or starts) and self._is_allowed(xion):
             steps.append(Step(xion, None))
         playouts = Playouts(world, self.objective)
         going_on = Trial(world, pinned)
