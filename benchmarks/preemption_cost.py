@@ -24,7 +24,18 @@ from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 JOBS, APART_S = 120, 86400.0
 RIVALS = ("backfill", "srtf", "srsf", "xion")
 COSTS_S = (0, 60, 200, 400)
-T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 10: 2.26, 12: 2.20, 24: 2.07}
+T_95 = {
+    2: 12.71,
+    3: 4.30,
+    4: 3.18,
+    5: 2.78,
+    6: 2.57,
+    7: 2.45,
+    8: 2.36,
+    10: 2.26,
+    12: 2.20,
+    24: 2.07,
+}
 """The 97.5 % quantile of Student's t by the number of seeds."""
 
 

@@ -137,7 +137,7 @@ def test_a_walk_keeps_lists_that_are_decoded_as_from_the_beginning(types: int, c
         first = List([float(j) for j in range(len(choices))], {}, frozenset(), {})
         assert kept.decode(first) is not None
         kept.keep()
-        kept.set_out(choices, [1.0] * len(choices), movable, (0.3, 0.8, 0.3, 5.0), math.inf, 7)
+        kept.set_out(choices, [1.0] * len(choices), movable, (0.3, 0.8, 0.3), math.inf, 7)
         seen = []
         for _ in range(60):
             kept.walk_on(20, 0.0, 0.0, cool)
@@ -162,7 +162,7 @@ def test_a_walk_ends_with_its_work() -> None:
     kept, jobs = decoder(problem), len(problem.activities)
     kept.decode(List([float(-j) for j in range(jobs)], {}, frozenset(), {}))
     kept.keep()
-    kept.set_out([[]] * jobs, [1.0] * jobs, [], (0.3, 0.8, 0.3, 5.0), math.inf, 7)
+    kept.set_out([[]] * jobs, [1.0] * jobs, [], (0.3, 0.8, 0.3), math.inf, 7)
     assert kept._budget.work is not None
     least = kept._budget.work - 10 * jobs * WORK_PER_JOB
     while kept.walk_on(10_000, least, 0.0, 0.01):

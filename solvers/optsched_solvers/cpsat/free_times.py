@@ -153,7 +153,7 @@ class FreeTimes:
         choices: list[list[tuple[int, ...]]],
         often: list[float],
         movable: list[int],
-        shares: tuple[float, float, float, float],
+        shares: tuple[float, float, float],
         best: float,
         seed: int,
     ) -> None:

@@ -36,9 +36,6 @@ free times: lists of which only one type changes are decoded there alone, so tha
 Annealing begins anew then, at this share of the warmth."""
 FREED = 0.3
 """How often a job that is to be kept to another GPU type is kept to none."""
-HOPELESS = 5.0
-"""A list whose value exceeds that of the one kept by so many temperatures need not be decoded to
-its end."""
 PREEMPTING = 0.1
 """Share of the neighbours in which other running jobs are preempted, where any may be: each is
 decoded from the beginning."""
@@ -223,7 +220,7 @@ class ListSearch:
             [by_type(activities[j], name or None) for name in types]
             for j, types in enumerate(self._types)
         ]
-        shares = self._preempting, NEAR, self._freed, HOPELESS
+        shares = self._preempting, NEAR, self._freed
         best, seed = self.progress.values[self.level], self.rng.getrandbits(64)
         decoder.set_out(choices, self._often, self._movable, shares, best, seed)
         return decoder
@@ -293,29 +290,27 @@ class ListSearch:
         return self._standing
 
     def _decode_and_keep(self, candidate: List, temperature: float) -> None:
-        limit = math.inf
-        if len(self.values) == 1:
-            limit = self.values[0] + HOPELESS * temperature
+        worse = -temperature * math.log(1.0 - self.rng.random())
+        limit = self.values[0] + worse if len(self.values) == 1 else math.inf
         decoded = self.decoder.decode(candidate, limit)
         if decoded is None:
             return
         values = decoded.values(self.progress.evaluator)
-        if self._is_taken(values, temperature):
+        if self._is_taken(values, worse):
             self.list, self.values = candidate, values
             self.decoder.keep()
         if self.progress.is_improved_by(values) and self.progress.offer(decoded.schedule):
             self._best = candidate
 
-    def _is_taken(self, values: tuple[float, ...], temperature: float) -> bool:
+    def _is_taken(self, values: tuple[float, ...], worse: float) -> bool:
+        """Return whether a list is taken that may be `worse` by so much on the level that is being
+        searched."""
         k, yardsticks = self.level, self.progress.evaluator.yardsticks
         if is_better(values[:k], self.values[:k], yardsticks[:k]):
             return True
         if is_better(self.values[:k], values[:k], yardsticks[:k]):
             return False
-        worse = values[k] - self.values[k]
-        return worse <= 0 or (
-            temperature > 0 and self.rng.random() < math.exp(-worse / temperature)
-        )
+        return values[k] <= self.values[k] + worse
 
     def _waiting(self) -> List:
         """Make one job wait until it would start or end with a change of what use costs, or no

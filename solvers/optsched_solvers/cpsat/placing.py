@@ -31,7 +31,7 @@ LINEAR, HINGE, STEP, SQUARE, INVERSE = range(5)
 FAILED, DONE, FULL = range(3)
 """What becomes of a list: it has no schedule of a value within the limit, it has one, or there is
 no room for all gaps."""
-PREEMPTING, NEAR, FREED, HOPELESS = range(4)
+PREEMPTING, NEAR, FREED = range(3)
 """Places in `Walk.shares`."""
 RETYPED, MOVED, RETYPED_TOO, EXCHANGED = 0.2, 0.6, 0.3, 0.4
 """How often a job is only kept to another type, else moved, and with that kept to another type; and
@@ -139,9 +139,8 @@ class Walk(NamedTuple):
     stood when they were placed last. `kinds` are the ways that jobs may be kept to, none first,
     those of each job from `first_kind` on. `often` says how often jobs are moved; `movable` are the
     running jobs that may be preempted; `shares` how often others are, how often jobs move a short
-    way, and are kept to no type, and by how many temperatures a list that is not decoded to its end
-    is worse than the one kept. `values` are those of the list kept and of the best one; `random` is
-    the state of random numbers."""
+    way, and are kept to no type. `values` are those of the list kept and of the best one; `random`
+    is the state of random numbers."""
 
     order: Ints
     counts: Ints
@@ -1020,10 +1019,9 @@ def walk_on(
         _step(walk, kept, made)
         temperature = cool * max(0.0, walk.values[0] - certain)
         limit = walk.values[0] - temperature * np.log(1.0 - _random(walk))
-        hopeless = max(limit, walk.values[0] + walk.shares[HOPELESS] * temperature)
         listed = walk.order[1][: walk.counts[1]]
         now = Lists(kept, made, listed, lists.shortest, lists.work)
-        done = decode(layout, value, free, stops, now, every, hopeless)
+        done = decode(layout, value, free, stops, now, every, limit)
         if done == FULL:
             return FULL, turned
         if done == FAILED:
