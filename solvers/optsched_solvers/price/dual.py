@@ -15,9 +15,10 @@ TOLERANCE = 1e-5
 """Relative distance between the bound and what any prices could still reach at which the search
 ends."""
 MOST_CUTS = 400
-FIRST_RADIUS, NEAR_RADIUS = 1.0, 0.05
+FIRST_RADIUS, NEAR_RADIUS, MANY_JOBS = 1.0, 0.05, 2000
 """Radius of the trust region at first, relative to the prices; around those of a round much like
-this one."""
+this one, which saves passes over many options. In a small round it saves nothing, and prices that
+stay near the old ones are rounded to choices near the old ones."""
 INSIDE, WIDEST = 0.999, 1e3
 """Part of the way to the border of the trust region that is inside of it, and the radius beyond
 which no price is expected."""
@@ -175,7 +176,8 @@ def improve(
     limits = model.rows.capacity * (1 + SLACK) + SLACK
     if len(limits) <= MANY_ROWS or (model.usage(plan[plan >= 0]) > limits).any():
         asked = tolerances if np.isneginf(enough) else finer
-        yield from optimise(model, last, left_s, asked, floor, enough, NEAR_RADIUS)
+        radius = NEAR_RADIUS if len(model.jobs) >= MANY_JOBS else FIRST_RADIUS
+        yield from optimise(model, last, left_s, asked, floor, enough, radius)
         return
     rough = priced_once(model, last)
     yield from _columns(model, rough, left_s, finer, floor, enough, plan)
