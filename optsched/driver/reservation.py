@@ -354,7 +354,7 @@ class Reservations:
             stands
             and not (world.lost and any(slot.node in world.lost for slot in before.placement))
             and not _meets_window(world, before)
-            and not (before.early and world.now_s > before.due_s + TIME_TOLERANCE_S)
+            and not (before.early and self._is_overdue(world, before))
         ):
             return before.early and self._hand_over(world, before, {*new} - {*but}, claimed)
         self.current = None
@@ -363,6 +363,17 @@ class Reservations:
         else:
             self._make(world, but, claimed)
         return True
+
+    def _is_overdue(self, world: World, kept: Reservation) -> bool:
+        """Return whether a place should have been free by now, or somebody of a higher priority has
+        taken it at the instant itself."""
+        if abs(world.now_s - kept.due_s) > TIME_TOLERANCE_S:
+            return world.now_s > kept.due_s
+        own, nodes = world.rank(kept.job), {slot.node for slot in kept.placement}
+        return any(
+            world.rank(name) > own and nodes & {slot.node for slot in world.placement(name)}
+            for name in world.running
+        )
 
     def _make(self, world: World, but: Iterable[str], claimed: tuple[Claimed, ...]) -> bool:
         """Make a reservation for the first who is entitled and can have one; return whether there

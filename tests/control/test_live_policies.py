@@ -232,3 +232,12 @@ def test_a_policy_decides_live_as_in_a_simulation(name: str, seeds: range, tmp_p
         with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
             live = lived(made, name, Path(folder), end_s)
         assert_same(live, virtual)
+
+
+def test_beside_who_takes_a_kept_place_when_it_is_due_others_start_that_are_done_by_then() -> None:
+    """j5, of a higher priority, takes two of the four GPUs that are kept for j4: until it is done
+    j4 cannot start, but j1 and j2 can be."""
+    acts, _ = simulated(instance(73), "optsched")
+    starts_s = {job: at_s for at_s, act, job, _ in acts if act == "start"}
+    ends_s = starts_s["j4"]  # when j5 is done
+    assert starts_s["j5"] == starts_s["j1"] < starts_s["j2"] < ends_s

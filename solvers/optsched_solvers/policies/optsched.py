@@ -176,11 +176,12 @@ class Optsched:
         self._moves_s = world.now_s + self.moves_s
         self._paced_s = world.now_s + self.pace * (world.now_s - world.instance.now_s)
         self._take(self._best_step(world, waiting))
+        kept = self.reservations.current
         places.bide(world, self.objective)
         places.start_claimed(world)
         if self._tiered:
             places.start_reserved(world)
-        places.keep(world)
+        places.keep(world, kept)
         if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
             world.wake_at(next_s)
         if self.objective.changes(world.instance.cluster) and _may_start(world):

@@ -97,10 +97,15 @@ class KeptPlaces:
         order = sorted(waiting, key=lambda name: arrival_key(world, name, -_density(world, name)))
         start_each(world, order, start)
 
-    def keep(self, world: World) -> None:
-        """Keep a place for who has waited too long."""
+    def keep(self, world: World, before: Reservation | None = None) -> None:
+        """Keep a place for who has waited too long. Where somebody of a higher priority has taken
+        the one that was kept `before` at the instant it was due, others start beside them who are
+        done by when they are."""
         self.renew(world)
         kept = self.reservations.current
+        if before and kept and kept.job == before.job and kept.due_s > before.due_s:
+            held_back = {*world.claims, *self.biding}
+            self.fill(world, [job_id for job_id in world.waiting if job_id not in held_back])
         if kept is not None and world.now_s < kept.due_s < math.inf:
             world.wake_at(kept.due_s)
 
