@@ -17,6 +17,7 @@ LONGEST_PAUSE_S = 2.0
 CONTROL = re.compile(r"(\x1b\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Colours, as a group, and all that steers a terminal but tabs, ends of lines, and what progress
 bars go back by: backspace and carriage return, which leave no line."""
+RESET = "\x1b[m"
 
 
 @click.command("output")
@@ -63,8 +64,9 @@ def _echo(answer: Json, out: Out) -> None:
 
 def on_terminal(text: str) -> str:
     """Return what a job printed without what could steer the terminal of who reads it: root reads
-    what others print."""
-    return CONTROL.sub(lambda found: found[1] or "?", text)
+    what others print. Its colours end with it, as one hides all that comes after."""
+    shown = CONTROL.sub(lambda found: found[1] or "?", text)
+    return f"{shown}{RESET}" if "\x1b" in shown else shown
 
 
 def follow(

@@ -372,7 +372,7 @@ def test_what_a_job_prints_does_not_steer_a_terminal(cluster: Path) -> None:
         told = [sys.executable, "-m", "optsched", *words]
         subprocess.run(told, env=environment, stdout=terminal, check=True, timeout=120)
         os.close(terminal)
-        harmless = "?]0;mine??[2J\x1b[1;32mgreen\x1b[m\r\b\t?2Jend"
+        harmless = "?]0;mine??[2J\x1b[1;32mgreen\x1b[m\r\b\t?2Jend\x1b[m"
         assert os.read(shown, 4096).decode() == harmless
         os.close(shown)
         assert subprocess.check_output(told, env=environment, timeout=120) == raw.encode()
