@@ -858,7 +858,10 @@ def _decode_part(
             if alike_from <= placed and _is_as_at(free, stops, kept.stops[part, stop]):
                 _copy(made.stops[part], stop, kept.stops[part], stop, known - stop)
                 made.parts[part, REJOINED], made.parts[part, COUNT] = stop, known
-                placed = size  # counted as placed
+                look = -(-stop // LOOKS) * LOOKS * every  # work is counted as if jobs were placed
+                is_over = look < size and limit < np.inf
+                is_over = is_over and _value_of(value, value.terms[-1, LEVEL], made.ends_s) > limit
+                placed = look if is_over else size
                 break
             made.stops[part, placed // every] = _save(free, stops)
             made.parts[part, COUNT] += 1
