@@ -2,6 +2,7 @@
 free, and who may start there until then. One rule for simulated policies and for live rounds."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -165,19 +166,18 @@ class _Preemption:
             able = (name for name in world.running if world.rank(name) < below)
             gone = [name for name in able if world.preemptible_at_s(name) < math.inf]
             held = sorted(map(world.held_gpus, gone), reverse=True)
-            self._rooms[below] = Outlook(world, gone).room, held
-        room, held = self._rooms[below]
+            self._rooms[below] = Outlook(world, gone).room, [*accumulate(held, initial=0)]
+        room, freed = self._rooms[below]
         if world.fit(job_id, room) is None:
             return 0.0
-        return LONG_RUNS if self._is_free else least * _gpus_each(world.fewest_gpus(job_id), held)
+        return LONG_RUNS if self._is_free else least * _gpus_each(world.fewest_gpus(job_id), freed)
 
 
-def _gpus_each(gpus: int, held: list[int]) -> float:
-    """Return how many GPUs each holds on average who makes room for a gang, where the largest go
-    first."""
-    before = accumulate(held[:-1], initial=0)
-    goes = held[: sum(given < gpus for given in before)]
-    return sum(goes) / len(goes) if goes else gpus
+def _gpus_each(gpus: int, freed: list[int]) -> float:
+    """Return how many GPUs each holds on average who makes room for a gang, where `freed` are those
+    that come free by the first of them, none first: the largest go first."""
+    gone = bisect_left(freed, gpus, hi=len(freed) - 1)
+    return freed[gone] / gone if gone else gpus
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:
