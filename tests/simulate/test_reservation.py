@@ -493,7 +493,7 @@ def test_a_gang_that_could_take_its_gpus_from_few_is_patient_for_longer(
         fit = world.fit(job.id)
         assert fit is not None
         world.start(job.id, *fit)
-    assert reservation._Preemption().patient_runs(world, "gang", 1.0) == pytest.approx(runs)
+    assert reservation._Preemption(by_price=True).patient_runs(world, "gang") == pytest.approx(runs)
 
 
 def test_who_came_back_is_looked_at_again_as_soon_as_it_may_be_preempted() -> None:
