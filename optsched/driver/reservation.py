@@ -42,11 +42,12 @@ PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 NEARLY_FREE = 0.02
 """Preempting costs next to nothing where saving and restoring take less than this share of what
 jobs have left: a gang that could take its GPUs so needs no place..."""
-LONG_RUNS = 20.0
+LONG_RUNS, MOST_RUNS = 20.0, 8.0
 """... until it has waited so many times as long as it runs, or its least patience. Where early
 places are kept it needs none, whatever preempting costs, before it has waited as long as it runs
-for each GPU that those hold on average who would make room: it is soon worth more than few large
-jobs, and perhaps never more than many small ones. Who starts on a place holds off others."""
+for each GPU that those hold on average who would make room, at most `MOST_RUNS` times: it is soon
+worth more than few large jobs, and perhaps never more than many small ones. Who starts on a place
+holds off others."""
 
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
@@ -154,8 +155,8 @@ class _Preemption:
     def patient_runs(self, world: World, job_id: str) -> float:
         """Return for how many times its run time a waiting job needs no place as it would fit if
         all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing
-        and run times are certain, else, `by_price`, the GPUs that one of them holds on average. 0
-        where it would not fit."""
+        and run times are certain, else, `by_price`, the GPUs that one of them holds on average, at
+        most `MOST_RUNS`. 0 where it would not fit."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
             is_sure = world.run_times_hold and world.knows_run_times
@@ -171,7 +172,9 @@ class _Preemption:
         room, held = self._rooms[below]
         if world.fit(job_id, room) is None:
             return 0.0
-        return LONG_RUNS if self._is_free else _gpus_each(world.fewest_gpus(job_id), held)
+        if self._is_free:
+            return LONG_RUNS
+        return min(MOST_RUNS, _gpus_each(world.fewest_gpus(job_id), held))
 
 
 def _gpus_each(gpus: int, held: list[int]) -> float:
