@@ -16,12 +16,13 @@ from optsched.model import Cluster, Elastic, Instance, Job, Node
 from optsched.objectives import parse
 from optsched.plugins.solver import SILENT
 from optsched.traces.generate.synth import generate
-from optsched_solvers.cpsat import free_times
+from optsched_solvers.cpsat import beside, free_times
 from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
 from optsched_solvers.cpsat.free_times import WORK_PER_JOB, Decoded, FreeTimes
 from optsched_solvers.cpsat.list_search import ListSearch
 from optsched_solvers.cpsat.lists import List, by_type
+from optsched_solvers.cpsat.placing import REJOINED
 from optsched_solvers.cpsat.progress import Progress
 from optsched_solvers.scheduling.evaluate import Evaluator
 from optsched_solvers.scheduling.plans import plan_of
@@ -183,6 +184,19 @@ def test_list_search_ends_with_each_job_kept_to_a_type() -> None:
     assert None not in search.decoder.kept.parts
 
 
+def test_list_search_has_one_copy_less_while_its_processes_are_shared() -> None:
+    problem = Problem(generate(jobs=30, gpus=32, seed=6, arrivals="batch"), parse("wct"))
+    progress = Progress(problem, Evaluator(problem), SILENT, Budget(2.0, 3, 0))
+    progress.offer(generate_schedule(problem, [a.shortest_s for a in problem.activities]))
+    with patch.object(beside, "most", return_value=2):
+        search = ListSearch(progress, None, quick=True)
+    shared = iter([True, True, *8 * [False]])
+    with patch.object(beside, "Beside", wraps=Beside) as started:
+        search.run(0.0, lambda: next(shared))
+    assert started.call_count == 2 * 1 + 8 * 2
+    assert next(shared, None) is None
+
+
 @settings(max_examples=60)
 @given(
     jobs=st.lists(
@@ -221,6 +235,28 @@ def test_an_elastic_gang_takes_fewer_gpus_where_it_is_done_sooner() -> None:
     assert free_times.applies(problem)
     decoded = decoder(problem).decode(List([0.0, 1.0], {}, frozenset(), {}))
     assert decoded is not None and decoded.ends_s.tolist() == [9.0, 10.0]
+
+
+def test_a_list_is_decoded_until_it_goes_on_as_the_one_kept() -> None:
+    """Two equal jobs change places, in the front and later."""
+    cluster = one_node(gpu_type="a", gpus=4)
+    lengths_s = [float(3 + k // 2 % 7) for k in range(256)]
+    problem = Problem(replace(tiny.single_gpu(lengths_s), cluster=cluster), parse("wct"))
+    kept, order = decoder(problem), [float(j) for j in range(256)]
+
+    def placed(priority: list[float]) -> int:
+        """Return up to which place jobs are placed anew, in stops of four jobs."""
+        code = List(priority, {}, frozenset(), {})
+        near, whole = kept.decode(code), decoder(problem).decode(code)
+        assert near is not None and whole is not None and near.schedule == whole.schedule
+        kept.keep()
+        return min(64, int(kept._lists.kept.parts[0, REJOINED]))
+
+    assert placed(order) == 64
+    swapped = [1.0, 0.0, *order[2:]]
+    assert placed(swapped) == 1
+    assert placed([*swapped[:100], 101.0, 100.0, *swapped[102:]]) == 26
+    assert placed([*reversed(order)]) == 64
 
 
 def test_a_list_that_is_soon_too_bad_is_given_up() -> None:

@@ -1,8 +1,10 @@
 """The bound by prices of gangs: never above a reachable value, computed a second time by plain
 arithmetic, and tight where prices by GPU let half of one gang run beside half of another."""
 
+import os
 from itertools import chain, combinations, islice
 from operator import itemgetter
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,6 +13,10 @@ from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
+from optsched.plugins.solver import Report, Request
+from optsched.traces.generate.synth import generate as random_batch
+from optsched_solvers.cpsat import beside, search
+from optsched_solvers.cpsat.progress import Progress
 from optsched_solvers.scheduling.gangs import GangBound
 from optsched_solvers.scheduling.lagrange import Floats, PriceBound, grid
 from optsched_solvers.scheduling.problem import Problem
@@ -186,3 +192,32 @@ def test_a_gang_that_runs_on_several_types_pays_for_no_gpu_that_it_does_not_hold
     assert best is not None
     for bound in bounds(Problem(instance, goal), 60):
         assert bound <= best[0][0] + 1e-6
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_prices_of_gangs_are_found_in_a_copy_of_the_process_if_there_may_be_one(
+    copies: int,
+) -> None:
+    """Their certificate is told before the bound."""
+    instance = random_batch(jobs=70, gpus=32, seed=6, like="llm", arrivals="batch")
+    said: list[tuple[object, ...]] = []
+    report = Report.telling(lambda *words: said.append(words))
+
+    def price(progress: Progress, level: int, gangs: GangBound, found: Floats) -> None:
+        assert gangs.has_gangs and found.any()
+        progress.report.certificate(str(os.getpid()))
+        progress.proved[level] += 1.0
+        progress.report.bound(level, progress.proved[level], "prices")
+
+    request = Request(
+        instance=instance, objective=parse("wct"), time_limit_s=2.0, workers=2, certify=True
+    )
+    with (
+        patch.object(beside, "most", return_value=copies),
+        patch.object(search, "_price_gangs_of", price),
+    ):
+        search.search(request, report)
+    told = [words for words in said if words[0] in ("bound", "certificate")]
+    *_, (_, _, first, _), (kind, pid), (_, _, last, _) = told
+    assert kind == "certificate" and last == first + 1.0
+    assert (pid == str(os.getpid())) == (copies == 0)

@@ -57,9 +57,10 @@ preempted; where these are listed, with its GPUs there; its shortest way; the pl
 KIND, WAIT, LEAVES, START, WAY, PIECES = range(6)
 """Of a job in a list: its ways, before when it does not start, whether it is preempted; its start,
 its way, -1 where it goes on, and on how many nodes it is."""
-SIZE, COUNT, SHARED, TURN, BEGUN = range(5)
-"""Of a part of a list: its jobs, its stops, and how many of these it shares with the list kept; in
-the first rows the parts in their turns, and the stop where the running jobs are placed, or -1."""
+SIZE, COUNT, SHARED, REJOINED, TURN, BEGUN = range(6)
+"""Of a part of a list: its jobs, its stops, how many of these it shares with the list kept at
+first, and from which on it does again; in the first rows the parts in their turns, and the stop
+where the running jobs are placed, or -1."""
 GPUS_FREE, SPAN, UNTIL, NODE, TIMES = range(5)
 """Of a gap: how many GPUs it has, minus its length, when it ends, its node, and the ticks from
 which its GPUs are free, rising."""
@@ -685,7 +686,8 @@ def _drop(stops: Stops, stop: int) -> None:
 def release(stops: Stops, of: Coded, made: Coded, kept: Coded) -> None:
     """Forget the stops of one list, of that made and that kept, that they do not share."""
     for part in range(len(of.parts)):
-        for k in range(made.parts[part, SHARED], of.parts[part, COUNT]):
+        last = min(made.parts[part, REJOINED], of.parts[part, COUNT])
+        for k in range(made.parts[part, SHARED], last):
             _drop(stops, of.stops[part, k])
         of.parts[part, COUNT] = 0
     if of.parts[0, BEGUN] >= 0 and made.parts[0, BEGUN] != kept.parts[0, BEGUN]:
@@ -730,6 +732,7 @@ def _divide(layout: Layout, made: Coded, listed: Ints) -> int:
     parts, types, count = made.parts, len(made.parts) - 1, 0
     for part in range(types + 1):
         parts[part, SIZE] = parts[part, SHARED] = 0
+        parts[part, REJOINED] = NEVER
     for j in listed:
         part = layout.rows[made.jobs[j, KIND], TYPE]
         if part < 0:
@@ -747,17 +750,52 @@ def _divide(layout: Layout, made: Coded, listed: Ints) -> int:
 
 
 @within
+def _is_alike(kept: Coded, made: Coded, part: int, k: int) -> bool:
+    """Return whether the k-th job of a part is and is to run so in the list kept, too."""
+    j = made.order[part, k]
+    return bool(
+        kept.order[part, k] == j
+        and kept.jobs[j, KIND] == made.jobs[j, KIND]
+        and kept.jobs[j, WAIT] == made.jobs[j, WAIT]
+    )
+
+
+@within
 def _alike(kept: Coded, made: Coded, part: int) -> int:
     """Return how many of the first jobs of a part stand and are to run so in the list kept, too."""
-    for k in range(min(kept.parts[part, SIZE], made.parts[part, SIZE])):
-        j = made.order[part, k]
-        if (
-            kept.order[part, k] != j
-            or kept.jobs[j, KIND] != made.jobs[j, KIND]
-            or kept.jobs[j, WAIT] != made.jobs[j, WAIT]
-        ):
+    size = min(kept.parts[part, SIZE], made.parts[part, SIZE])
+    for k in range(size):
+        if not _is_alike(kept, made, part, k):
             return k
-    return int(min(kept.parts[part, SIZE], made.parts[part, SIZE]))
+    return int(size)
+
+
+@within
+def _alike_from(kept: Coded, made: Coded, part: int) -> int:
+    """Return from which place on all jobs of a part do so."""
+    k = made.parts[part, SIZE]
+    if kept.parts[part, SIZE] == k:
+        while k and _is_alike(kept, made, part, k - 1):
+            k -= 1
+    return int(k)
+
+
+@within
+def _is_as_at(free: Free, stops: Stops, stop: int) -> bool:
+    """Return whether the same is free as at a stop."""
+    times, gaps = stops.times[stop], stops.gaps[stop]
+    width, count = free.head[WIDTH], free.head[GAPS]
+    if stops.heads[stop, GAPS] != count:
+        return False
+    for k in range(len(free.times)):
+        if free.times[k] != times[k]:
+            return False
+    for k in range(count):
+        gap = free.order[k] * width
+        for i in range(TIMES + free.gaps[gap]):
+            if free.gaps[gap + i] != gaps[k * width + i]:
+                return False
+    return True
 
 
 @within
@@ -812,9 +850,16 @@ def _decode_part(
         made.parts[part, COUNT] = 1
     first *= every
     placed, size = first, made.parts[part, SIZE]
+    alike_from = _alike_from(kept, made, part) if known else size
     while placed < size:
         if placed % every == 0 and placed > first:
             _forget_gaps(free, lists.shortest[placed])
+            stop = placed // every
+            if alike_from <= placed and _is_as_at(free, stops, kept.stops[part, stop]):
+                _copy(made.stops[part], stop, kept.stops[part], stop, known - stop)
+                made.parts[part, REJOINED], made.parts[part, COUNT] = stop, known
+                placed = size  # counted as placed
+                break
             made.stops[part, placed // every] = _save(free, stops)
             made.parts[part, COUNT] += 1
             looks = placed // every % LOOKS == 0 and limit < np.inf
