@@ -2,7 +2,7 @@
 policy and size.
 
     python -m benchmarks.simulate [--jobs 100000] [--nodes 550] [--policies fifo,srtf,srsf,las]
-    python -m benchmarks.simulate --jobs 1000000 --policies fifo --beside 100000
+    python -m benchmarks.simulate --jobs 1000000 --policies fifo --beside 100000 [--load 0.8]
     python -m benchmarks.simulate --jobs 10000 --nodes 128 --gpu-types 3 --policies optsched
     python -m benchmarks.simulate --jobs 500 --nodes 16 --load 1.1 --like philly --policies pollux
     python -m benchmarks.simulate --growth
@@ -16,7 +16,10 @@ moment: machines are noisy, `us_per_event / kernel_us` is what to compare. `--co
 more and says how many functions are called for an event, the same on every machine. `--growth`
 goes from 10,000 to 1,000,000 jobs under fifo, with a cluster of the same size: cost per event
 should grow no faster than the logarithm. `--beside` replays so many jobs first: `event_ratio` is
-what an event of the larger replay costs, relative to one of the smaller.
+what an event of the larger replay costs, relative to one of the smaller. An event costs more where
+jobs wait, as it then tries places that do not fit and gangs are split, and `mean_queue` says how
+many do: at a load of 0.95 the first 100,000 jobs, five days of them, never fill the cluster, and
+1,000,000 do. At 0.8 nobody waits in either.
 """
 
 import multiprocessing
@@ -88,6 +91,7 @@ def replay(
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "mean_jct_s": round(float(metrics.jct_s.mean()), 1),
         "mean_waiting_s": round(float(metrics.waiting_s.mean()), 1),
+        "mean_queue": round(float(metrics.waiting_s.sum() / metrics.completion_s.max())),
         "rounds": len(gaps) or facts.get("rounds", 0),
         "proven_rounds": facts.get("proven_rounds"),
         "mean_gap": round(float(np.mean(gaps)), 6) if gaps else None,

@@ -22,6 +22,8 @@ class Demand:
     needs: tuple[Need, ...]
     fewest: tuple[tuple[int, int], ...]
     """The fewest GPUs that suffice, by pool."""
+    least_gpus: int
+    """The fewest of any pool; 0 where there is no need."""
 
     @classmethod
     def made(cls, number: int, needs: tuple[Need, ...]) -> "Demand":
@@ -29,7 +31,7 @@ class Demand:
         fewest: dict[int, int] = {}
         for need in needs:
             fewest[need.pool] = min(need.gpus, fewest.get(need.pool, need.gpus))
-        return cls(number, needs, tuple(fewest.items()))
+        return cls(number, needs, tuple(fewest.items()), min(fewest.values(), default=0))
 
     def has_gpus(self, room: Room) -> bool:
         """Return whether some need has its GPUs free, wherever they are."""

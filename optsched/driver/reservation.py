@@ -2,6 +2,7 @@
 free, and who may start there until then. One rule for simulated policies and for live rounds."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -42,11 +43,12 @@ PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 NEARLY_FREE = 0.02
 """Preempting costs next to nothing where saving and restoring take less than this share of what
 jobs have left: a gang that could take its GPUs so needs no place..."""
-LONG_RUNS, EARLY_RUNS = 20.0, 1.0
-"""... until it has waited so many times as long as it runs, or its least patience; and, whatever
-preempting costs, no early one before it has waited so many times as long for each GPU that those
-hold on average who would make room: it is soon worth more than few large jobs, and perhaps never
-more than many small ones. Who starts on an early place holds off all that are smaller."""
+LONG_RUNS, MOST_RUNS = 20.0, 8.0
+"""... until it has waited so many times as long as it runs, or its least patience. Where early
+places are kept it needs none, whatever preempting costs, before it has waited as long as it runs
+for each GPU that those hold on average who would make room, at most `MOST_RUNS` times: it is soon
+worth more than few large jobs, and perhaps never more than many small ones. Who starts on a place
+holds off others."""
 
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
@@ -142,42 +144,45 @@ def _preempts_below(world: World, job_id: str) -> float:
 
 
 class _Preemption:
-    """Tells who could preempt its way in. What that takes is found out once for each moment."""
+    """Tells who could preempt its way in, `by_price` also where that is not free. What it takes is
+    found out once for each moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_price: bool) -> None:
+        self._by_price = by_price
         self._at_s = math.nan
-        self._is_sure = self._is_free = False
+        self._is_free = False
         self._rooms: dict[float, tuple[Room, list[int]]] = {}
 
-    def patient_runs(self, world: World, job_id: str, least: float) -> float:
+    def patient_runs(self, world: World, job_id: str) -> float:
         """Return for how many times its run time a waiting job needs no place as it would fit if
-        all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing,
-        else `least` for each GPU that one of them holds on average. 0 where it would not fit, or
-        run times are only believed, so that its turn may never come."""
+        all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing
+        and run times are certain, else, `by_price`, the GPUs that one of them holds on average, at
+        most `MOST_RUNS`. 0 where it would not fit."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
-            self._is_sure = world.run_times_hold and world.knows_run_times
-            self._is_free = self._is_sure and not swaps_matter(world, world.running)
-        if not (self._is_sure and (self._is_free or least)):
+            is_sure = world.run_times_hold and world.knows_run_times
+            self._is_free = is_sure and not swaps_matter(world, world.running)
+        if not (self._is_free or self._by_price):
             return 0.0
         below = _preempts_below(world, job_id)
         if below not in self._rooms:
             able = (name for name in world.running if world.rank(name) < below)
             gone = [name for name in able if world.preemptible_at_s(name) < math.inf]
             held = sorted(map(world.held_gpus, gone), reverse=True)
-            self._rooms[below] = Outlook(world, gone).room, held
-        room, held = self._rooms[below]
+            self._rooms[below] = Outlook(world, gone).room, [*accumulate(held, initial=0)]
+        room, freed = self._rooms[below]
         if world.fit(job_id, room) is None:
             return 0.0
-        return LONG_RUNS if self._is_free else least * _gpus_each(world.fewest_gpus(job_id), held)
+        if self._is_free:
+            return LONG_RUNS
+        return min(MOST_RUNS, _gpus_each(world.fewest_gpus(job_id), freed))
 
 
-def _gpus_each(gpus: int, held: list[int]) -> float:
-    """Return how many GPUs each holds on average who makes room for a gang, where the largest go
-    first."""
-    before = accumulate(held[:-1], initial=0)
-    goes = held[: sum(given < gpus for given in before)]
-    return sum(goes) / len(goes) if goes else gpus
+def _gpus_each(gpus: int, freed: list[int]) -> float:
+    """Return how many GPUs each holds on average who makes room for a gang, where `freed` are those
+    that come free by the first of them, none first: the largest go first."""
+    gone = bisect_left(freed, gpus, hi=len(freed) - 1)
+    return freed[gone] / gone if gone else gpus
 
 
 def _meets_window(world: World, kept: Reservation) -> bool:
@@ -190,11 +195,11 @@ def _meets_window(world: World, kept: Reservation) -> bool:
 
 class _Ripening:
     """Waiting jobs by when their patience is over. A job that could preempt its way in stays
-    patient until it has waited long (see `_Preemption.patient_runs`, `least`); whether it still
-    could is checked again each time its wait has doubled."""
+    patient until it has waited long (see `_Preemption.patient_runs`); whether it still could is
+    checked again each time its wait has doubled."""
 
-    def __init__(self, preemption: _Preemption, least: float = 0.0) -> None:
-        self._preemption, self._least = preemption, least
+    def __init__(self, preemption: _Preemption) -> None:
+        self._preemption = preemption
         self._ripens: list[tuple[float, float, str, float]] = []
         self._ripe: list[tuple[float, str]] = []
 
@@ -225,7 +230,7 @@ class _Ripening:
         waited_s = world.waited_s(job_id)
         ran_s = world.attained_gpu_s(job_id) / max(1, world.fewest_gpus(job_id))
         run_s = max(GANG_PATIENCE_S, ran_s + world.fastest_finish_s(job_id))
-        long_s = run_s * self._preemption.patient_runs(world, job_id, self._least)
+        long_s = run_s * self._preemption.patient_runs(world, job_id)
         if _ripe_s(world, job_id, long_s) <= world.now_s + TIME_TOLERANCE_S:
             return None
         return min(max(2 * waited_s, GANG_PATIENCE_S), long_s)
@@ -277,13 +282,13 @@ class Reservations:
         self.current: Reservation | None = None
         self._keeps_early = early
         self._new: list[tuple[str, float]] = []
-        preemption = _Preemption()
-        self._late = _Ripening(preemption)
-        self._early = _Ripening(preemption, EARLY_RUNS if early else 0.0)
+        preemption = _Preemption(by_price=early)
+        self._late, self._early = _Ripening(preemption), _Ripening(preemption)
         self._paid_s = self._submitted_s = -math.inf
         self._counted, self._backlog = 0, 0.0
         self._asked_s: dict[int, float] = {}
         self._began_early: set[str] = set()
+        self._believed_s: dict[str, float] = {}
         self._nowhere: dict[str, tuple[str, ...]] = {}
 
     def arrived(self, world: World, job_id: str) -> None:
@@ -465,7 +470,7 @@ class Reservations:
         held = sum(
             world.held_gpus(job)
             for job in world.protected
-            if job in world.running and world.rank(job) >= own
+            if job in world.running and world.rank(job) >= own and self._is_protected(world, job)
         )
         return too_much(held, world.fewest_gpus(job_id), world.cluster.total_gpus)
 
@@ -474,13 +479,14 @@ class Reservations:
         assert self.current is not None
         job_id = self.current.job
         world.protected.add(job_id)
+        self._believed_s[job_id] = world.believed_work_s(job_id)
         if self.current.early:
             self._began_early.add(job_id)
 
     def protects(self, world: World, running: str, waiting: str) -> bool:
         """Return whether one has started on its reservation and is evicted for none but a higher
         priority than its own or, if the place was early, a job that is as large."""
-        if running not in world.protected or world.rank(waiting) > world.rank(running):
+        if not self._is_protected(world, running) or world.rank(waiting) > world.rank(running):
             return False
         smaller = world.fewest_gpus(waiting) < world.fewest_gpus(running)
         return smaller or running not in self._began_early
@@ -491,12 +497,22 @@ class Reservations:
         return {
             job_id
             for job_id in world.protected.intersection(world.running)
-            if job_id not in self._began_early
-            or all(
-                self.protects(world, job_id, other) or _worth(world, other) <= _worth(world, job_id)
-                for other in world.waiting
+            if self._is_protected(world, job_id)
+            and (
+                job_id not in self._began_early
+                or all(
+                    self.protects(world, job_id, other)
+                    or _worth(world, other) <= _worth(world, job_id)
+                    for other in world.waiting
+                )
             )
         }
+
+    def _is_protected(self, world: World, running: str) -> bool:
+        """Return whether one has started on its reservation and has not outrun what it was believed
+        to be then."""
+        believed_s = self._believed_s.get(running, math.inf)
+        return running in world.protected and world.believed_work_s(running) <= believed_s
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
         """Return where the job with the reservation can start now: where that is, or wherever else

@@ -221,7 +221,7 @@ class ClusterView:
 
     def fewest_gpus(self, job_id: str) -> int:
         """Return the GPUs of the option that takes the fewest."""
-        return min((option.mode.gpus for option in self._state[job_id].options), default=0)
+        return self._state[job_id].demand.least_gpus
 
     def held_gpus(self, job_id: str) -> int:
         """Return the GPUs by which the service that a running or saving job is getting is measured;

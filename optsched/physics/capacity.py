@@ -197,14 +197,15 @@ def serves(node: Node, job: Job, mode: Mode) -> bool:
 def asks(job: Job) -> tuple[object, ...]:
     """Return a key that is equal for jobs that ask the same of nodes, and of other jobs there, in
     equal modes."""
-    near = job.labels, job.affinity, job.anti_affinity
     profile = job.profile
     return (
         job.memory_gib,
         profile.gpu_memory_gib,
         profile.memory_gib_per_gpu,
-        job.node_labels,
-        near,
+        job.labels,
+        job.node_labels or (),  # most are empty, and tables are slow to hash
+        job.affinity or (),
+        job.anti_affinity or (),
     )
 
 

@@ -151,8 +151,8 @@ def demands(job: Job) -> tuple[object, ...]:
         job.cpus,
         capacity.asks(job),
         (job.modes, job.duration_s) if job.modes else (),
-        tuple(job.resources.items()),
-        tuple(job.budgets.items()),
+        tuple(job.resources.items()) if job.resources else (),
+        tuple(job.budgets.items()) if job.budgets else (),
         job.min_nodes,
         job.max_nodes,
     )

@@ -21,6 +21,8 @@ class Kind(IntEnum):
     WAKE = 8
 
 
+ARRIVED = Kind.ARRIVED
+"""Looked up once: there is one for every job."""
 Event = tuple[float, int, int, int, int]
 """time_s, kind, sequence, index of the job or node, run number. Sequence is unique within a kind,
 so the order is total."""
@@ -47,11 +49,9 @@ class Events:
     """
 
     def __init__(self, arrivals: list[tuple[float, int, int]]) -> None:
-        arrived = Kind.ARRIVED
-        self._arrivals: list[Event] = [
-            (time_s, arrived, rank, index, 0) for time_s, rank, index in arrivals
-        ]
-        self._arrivals.sort(reverse=True)
+        arrivals.sort(reverse=True)
+        self._arrival_s = [time_s for time_s, _, _ in arrivals]
+        self._arriving = [index for _, _, index in arrivals]
         self._heap: list[Event] = []
         self._sequence = 0
 
@@ -73,14 +73,14 @@ class Events:
 
     def next_s(self) -> float:
         """Return when the next event comes; infinite when nothing is to come."""
-        arrival_s = self._arrivals[-1][0] if self._arrivals else math.inf
+        arrival_s = self._arrival_s[-1] if self._arrival_s else math.inf
         return min(arrival_s, self._heap[0][0]) if self._heap else arrival_s
 
     def pop_instant(self) -> list[Event]:
         """Return all events of the earliest instant, in order; empty when nothing is to come."""
-        heap, arrivals = self._heap, self._arrivals
-        if arrivals and (not heap or arrivals[-1][0] <= heap[0][0]):
-            time_s = arrivals[-1][0]
+        heap, arrival_s = self._heap, self._arrival_s
+        if arrival_s and (not heap or arrival_s[-1] <= heap[0][0]):
+            time_s = arrival_s[-1]
         elif heap:
             time_s = heap[0][0]
         else:
@@ -89,8 +89,10 @@ class Events:
         while heap and heap[0][0] == time_s:
             events.append(heappop(heap))
         ended = len(events)
-        while arrivals and arrivals[-1][0] == time_s:
-            events.append(arrivals.pop())
+        while arrival_s and arrival_s[-1] == time_s:
+            arrival_s.pop()
+            index = self._arriving.pop()
+            events.append((time_s, ARRIVED, -len(arrival_s), index, 0))
         if 0 < ended < len(events):
             events.sort()
         return events

@@ -29,8 +29,8 @@ def lab(tmp_path: Path) -> Lab:
 class Stream:
     """Jobs on one GPU that keep all eight GPUs of the lab in use, as long as it is run by this."""
 
-    def __init__(self, lab: Lab, **more: object) -> None:
-        self.lab, self.more, self.count = lab, more, 0
+    def __init__(self, lab: Lab, *, preemptible: bool = False) -> None:
+        self.lab, self.preemptible, self.count = lab, preemptible, 0
 
     def run(self, seconds: float) -> None:
         end_s = self.lab.clock.at_s + seconds
@@ -45,7 +45,7 @@ class Stream:
                     f"s{self.count}",
                     1,
                     SHORT_S + self.count * 61.0 % (LONG_S - SHORT_S),
-                    **self.more,
+                    job={"preemptible": self.preemptible},
                 )
                 self.count += 1
             self.lab.run(TURN_S, TURN_S)
@@ -62,9 +62,9 @@ def began_s(lab: Lab, name: str) -> float | None:
     return job.attempts[0].intended_s - job.submit_s if job.attempts else None
 
 
-def begun(lab: Lab, *gangs: str, run_s: float = 500.0) -> Stream:
+def begun(lab: Lab, *gangs: str, run_s: float = 500.0, preemptible: bool = False) -> Stream:
     """A full cluster, then gangs."""
-    stream = Stream(lab)
+    stream = Stream(lab, preemptible=preemptible)
     stream.run(300.0)
     for name in gangs:
         lab.submit(name, 8, run_s)
@@ -72,11 +72,15 @@ def begun(lab: Lab, *gangs: str, run_s: float = 500.0) -> Stream:
     return stream
 
 
-def test_a_gang_among_small_jobs_starts_when_the_longest_of_them_has_ended(lab: Lab) -> None:
-    stream = begun(lab, "gang")
-    stream.run(LONG_S + 4 * TURN_S)
+@pytest.mark.parametrize(("preemptible", "patience_s"), [(False, 0.0), (True, GANG_PATIENCE_S)])
+def test_a_gang_among_small_jobs_starts_when_the_longest_of_them_has_ended(
+    lab: Lab, preemptible: bool, patience_s: float
+) -> None:
+    """Where it could preempt its way in it is patient first."""
+    stream = begun(lab, "gang", preemptible=preemptible)
+    stream.run(patience_s + LONG_S + 4 * TURN_S)
     wait_s = began_s(lab, "gang")
-    assert wait_s is not None and wait_s <= LONG_S + 2 * TURN_S
+    assert wait_s is not None and patience_s <= wait_s <= patience_s + LONG_S + 2 * TURN_S
     stream.run(500.0)
     assert lab.status()["gang"] == "completed"
     assert len(lab.controller.state.jobs["gang"].attempts) == 1
@@ -191,7 +195,7 @@ def test_a_node_that_has_fewer_gpus_than_are_held_of_it_is_left_alone(lab: Lab) 
 
 def test_who_cannot_be_preempted_is_waited_for(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    stream = Stream(lab, job={"preemptible": False})
+    stream = Stream(lab)
     stream.run(300.0)
     lab.submit("gang", 8, 500.0)
     stream.run(GANG_PATIENCE_S + LONG_S + 4 * TURN_S)

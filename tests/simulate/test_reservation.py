@@ -462,6 +462,30 @@ def test_who_outstays_its_belief_on_a_place_that_is_due_makes_way(
         assert starts["gang"] >= 30_000.0
 
 
+@pytest.mark.parametrize("believed_s", [100.0, 1e6])
+def test_who_started_on_its_place_is_protected_until_it_outruns_its_belief(
+    believed_s: float,
+) -> None:
+    gang = Job(id="gang", gpus=8, duration_s=30_000.0, profile=SAVES)
+    small = Job(id="small", gpus=1, duration_s=10.0, profile=SAVES)
+    believed = Believed({"gang": believed_s, "small": 10.0})
+    instance = Instance(cluster=one_node(gpus=8), jobs=(gang, small))
+    world, kept = VirtualWorld(instance, estimates=believed), Reservations()
+    world.advance()
+    kept.current = earliest(world, "gang")
+    fit = kept.place(world)
+    assert fit is not None
+    world.start("gang", *fit)
+    kept.began(world)
+    world.wake_at(90.0)
+    world.advance()
+    assert kept.protects(world, "gang", "small") and kept.pinned(world) == {"gang"}
+    world.wake_at(120.0)
+    world.advance()
+    assert kept.protects(world, "gang", "small") == (believed_s > 120.0)
+    assert bool(kept.pinned(world)) == (believed_s > 120.0)
+
+
 @pytest.mark.parametrize(
     ("preemptible", "small_s", "gang_s"), [(True, 0.0, 200.0), (False, 900.0, 90.0)]
 )
@@ -477,7 +501,8 @@ def test_no_place_is_kept_early_for_who_could_preempt_its_way_in(
 
 
 @pytest.mark.parametrize(
-    ("holds", "runs"), [((1,) * 8, 1.0), ((4, 4), 4.0), ((6, 1, 1), 8 / 3), ((1, 1), 1.0)]
+    ("holds", "runs"),
+    [((1,) * 16, 1.0), ((4,) * 4, 4.0), ((12, 2, 2), 16 / 3), ((1, 1), 1.0), ((16,), 8.0)],
 )
 def test_a_gang_that_could_take_its_gpus_from_few_is_patient_for_longer(
     holds: tuple[int, ...], runs: float
@@ -486,14 +511,14 @@ def test_a_gang_that_could_take_its_gpus_from_few_is_patient_for_longer(
     held = [
         Job(id=f"h{k}", gpus=gpus, duration_s=500.0, profile=SAVES) for k, gpus in enumerate(holds)
     ]
-    gang = Job(id="gang", gpus=8, duration_s=100.0, profile=SAVES)
-    world = VirtualWorld(Instance(cluster=one_node(gpus=8), jobs=(*held, gang)))
+    gang = Job(id="gang", gpus=16, duration_s=100.0, profile=SAVES)
+    world = VirtualWorld(Instance(cluster=one_node(gpus=16), jobs=(*held, gang)))
     world.advance()
     for job in held:
         fit = world.fit(job.id)
         assert fit is not None
         world.start(job.id, *fit)
-    assert reservation._Preemption().patient_runs(world, "gang", 1.0) == pytest.approx(runs)
+    assert reservation._Preemption(by_price=True).patient_runs(world, "gang") == pytest.approx(runs)
 
 
 def test_who_came_back_is_looked_at_again_as_soon_as_it_may_be_preempted() -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..record import Record
+from ..record import Ints, Record
 from .classes import Classes
 from .use import gpus_held
 
@@ -23,15 +23,15 @@ def gpu_utilisation(rows: Record, job_classes: Classes) -> float | None:
             gpu_type = number.get(option.mode.gpu_type, -1)
             key = k, gpu_type, option.mode.gpus
             best[key] = max(option.rate, best.get(key, 0.0))
+    first, of_row = _ways(rows, job_classes)
+    of_class = job_classes.of_job[rows.job]
+    keys = zip(of_class[first], rows.gpu_type[first], rows.gpus[first], strict=True)
+    rate = np.array([best.get(key, 0.0) for key in keys])[of_row]
     held_s = gpus_held(rows) * (rows.end_s - rows.start_s)
-    needed, held = [], []
-    of_row = job_classes.of_job[rows.job]
-    for i in np.flatnonzero(rows.gpus > 0).tolist():
-        rate = best.get((int(of_row[i]), int(rows.gpu_type[i]), int(rows.gpus[i])))
-        ideal_s = held_s[i] if not rate else rows.gpus[i] * rows.work_s[i] / rate
-        needed.append(float(ideal_s))
-        held.append(float(held_s[i]))
-    return math.fsum(needed) / math.fsum(held) if math.fsum(held) > 0.0 else None
+    needed_s = np.divide(rows.gpus * rows.work_s, rate, out=held_s.copy(), where=rate > 0)
+    holds = rows.gpus > 0
+    held = math.fsum(held_s[holds].tolist())
+    return math.fsum(needed_s[holds].tolist()) / held if held > 0.0 else None
 
 
 def communication_overhead(rows: Record, job_classes: Classes) -> float | None:
@@ -44,13 +44,22 @@ def communication_overhead(rows: Record, job_classes: Classes) -> float | None:
         for k, options in enumerate(job_classes.options)
         for option in options
     }
-    length_s = rows.end_s - rows.start_s
-    worked_s = rows.gpus * (length_s - np.clip(rows.overhead_s, 0.0, length_s))
-    of_row = job_classes.of_job[rows.job]
-    worked, needed = [], []
-    for i in np.flatnonzero((rows.gpus > 1) & (rows.partner < 0) & (rows.work_s > 0)).tolist():
-        rate = best.get((int(of_row[i]), rows.modes[rows.mode[i]]))
-        if rate:
-            worked.append(float(worked_s[i]))
-            needed.append(float(rows.gpus[i] * rows.work_s[i] / rate))
-    return max(0.0, math.fsum(worked) / math.fsum(needed) - 1.0) if needed else None
+    first, of_row = _ways(rows, job_classes)
+    ways = zip(job_classes.of_job[rows.job[first]], rows.mode[first], strict=True)
+    rate = np.array([best.get((k, rows.modes[m]), 0.0) for k, m in ways])[of_row]
+    works = (rows.gpus > 1) & (rows.partner < 0) & (rows.work_s > 0) & (rate > 0)
+    length_s = (rows.end_s - rows.start_s)[works]
+    gpus, overhead_s = rows.gpus[works], rows.overhead_s[works]
+    worked = gpus * (length_s - np.clip(overhead_s, 0.0, length_s))
+    needed = gpus * rows.work_s[works] / rate[works]
+    if not works.any():
+        return None
+    return max(0.0, math.fsum(worked.tolist()) / math.fsum(needed.tolist()) - 1.0)
+
+
+def _ways(rows: Record, job_classes: Classes) -> tuple[Ints, Ints]:
+    """Return the first row of each pair of a class and a mode in which its jobs ran, and the number
+    of the pair of each row."""
+    pair = job_classes.of_job[rows.job] * len(rows.modes) + rows.mode
+    _, first, of_row = np.unique(pair, return_index=True, return_inverse=True)
+    return first, of_row
