@@ -408,6 +408,17 @@ def test_shared_gpus_are_held_once() -> None:
     assert total["energy_kwh"]["total"] == pytest.approx(2 * 100 * 10 / 3.6e6)
 
 
+def test_gangs_that_share_their_gpus_tell_nothing_of_the_network() -> None:
+    profile = Profile(sharing=Sharing(duty=0.9))
+    jobs = tuple(Job(id=name, gpus=2, duration_s=10.0, profile=profile) for name in "ab")
+    cluster = Cluster(nodes=(Node(name="n", gpus=2),))
+    simulation = Simulation(Instance(cluster=cluster, jobs=jobs), StartsBeside(preemptions=0))
+    simulation.run()
+    total = summary(measure(simulation.record()))
+    assert total["makespan_s"] > 10.0
+    assert total["communication_overhead"] is None
+
+
 def test_quantiles_fairness_and_deadlines() -> None:
     jobs = tuple(
         Job(id=f"j{i}", duration_s=10.0, deadline_s=25.0 if i % 2 else None) for i in range(10)
