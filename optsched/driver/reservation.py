@@ -44,11 +44,11 @@ NEARLY_FREE = 0.02
 """Preempting costs next to nothing where saving and restoring take less than this share of what
 jobs have left: a gang that could take its GPUs so needs no place..."""
 LONG_RUNS, MOST_RUNS = 20.0, 8.0
-"""... until it has waited so many times as long as it runs, or its least patience. Where early
-places are kept it needs none, whatever preempting costs, before it has waited as long as it runs
-for each GPU that those hold on average who would make room, at most `MOST_RUNS` times: it is soon
-worth more than few large jobs, and perhaps never more than many small ones. Who starts on a place
-holds off others."""
+"""... until it has waited so many times as long as it runs, or its least patience. Where it costs
+more, and early places are kept, it needs none before it has waited as long as it runs for each GPU
+that those hold on average who would make room, at most `MOST_RUNS` times: it is soon worth more
+than few large jobs, and perhaps never more than many small ones. Who starts on a place holds off
+others."""
 
 SHARE = 1 / 8
 """Who started on a reservation, and is not preempted, holds no more of all GPUs than this, or is
@@ -144,7 +144,7 @@ def _preempts_below(world: World, job_id: str) -> float:
 
 
 class _Preemption:
-    """Tells who could preempt its way in, `by_price` also where that is not free. What it takes is
+    """Tells who could preempt its way in, `by_price` where that costs something. What it takes is
     found out once for each moment."""
 
     def __init__(self, by_price: bool) -> None:
@@ -153,16 +153,21 @@ class _Preemption:
         self._is_free = False
         self._rooms: dict[float, tuple[Room, list[int]]] = {}
 
-    def patient_runs(self, world: World, job_id: str) -> float:
-        """Return for how many times its run time a waiting job needs no place as it would fit if
-        all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing
-        and run times are certain, else, `by_price`, the GPUs that one of them holds on average, at
-        most `MOST_RUNS`. 0 where it would not fit."""
+    def is_free(self, world: World) -> bool:
+        """Return whether preempting costs next to nothing."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
-            is_sure = world.run_times_hold and world.knows_run_times
-            self._is_free = is_sure and not swaps_matter(world, world.running)
-        if not (self._is_free or self._by_price):
+            self._is_free = not swaps_matter(world, world.running)
+        return self._is_free
+
+    def patient_runs(self, world: World, job_id: str) -> float:
+        """Return for how many times its run time a waiting job needs no place as it would fit if
+        all who may be preempted for it were: `LONG_RUNS` where preempting costs next to nothing,
+        else, `by_price`, the GPUs that one of them holds on average, at most `MOST_RUNS`. 0 where
+        it would not fit, or it costs nothing and run times are only believed, so that its turn may
+        never come."""
+        is_sure = world.run_times_hold and world.knows_run_times
+        if not (is_sure if self.is_free(world) else self._by_price):
             return 0.0
         below = _preempts_below(world, job_id)
         if below not in self._rooms:
@@ -282,8 +287,8 @@ class Reservations:
         self.current: Reservation | None = None
         self._keeps_early = early
         self._new: list[tuple[str, float]] = []
-        preemption = _Preemption(by_price=early)
-        self._late, self._early = _Ripening(preemption), _Ripening(preemption)
+        self._preemption = _Preemption(by_price=early)
+        self._late, self._early = _Ripening(self._preemption), _Ripening(self._preemption)
         self._paid_s = self._submitted_s = -math.inf
         self._counted, self._backlog = 0, 0.0
         self._asked_s: dict[int, float] = {}
@@ -509,10 +514,12 @@ class Reservations:
         }
 
     def _is_protected(self, world: World, running: str) -> bool:
-        """Return whether one has started on its reservation and has not outrun what it was believed
-        to be then."""
+        """Return whether one has started on its reservation and, unless preempting costs next to
+        nothing, has not outrun what it was believed to be then."""
+        if running not in world.protected:
+            return False
         believed_s = self._believed_s.get(running, math.inf)
-        return running in world.protected and world.believed_work_s(running) <= believed_s
+        return world.believed_work_s(running) <= believed_s or self._preemption.is_free(world)
 
     def place(self, world: World) -> tuple[Option, Placement] | None:
         """Return where the job with the reservation can start now: where that is, or wherever else

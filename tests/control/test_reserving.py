@@ -46,6 +46,7 @@ class Stream:
                     1,
                     SHORT_S + self.count * 61.0 % (LONG_S - SHORT_S),
                     job={"preemptible": self.preemptible},
+                    profile=Profile(checkpoint_s=10.0, restore_s=10.0),
                 )
                 self.count += 1
             self.lab.run(TURN_S, TURN_S)
