@@ -484,7 +484,10 @@ class Reservations:
         assert self.current is not None
         job_id = self.current.job
         world.protected.add(job_id)
+        known = self._believed_s.items()
+        self._believed_s = {name: work_s for name, work_s in known if world.is_active(name)}
         self._believed_s[job_id] = world.believed_work_s(job_id)
+        self._began_early &= self._believed_s.keys()  # else both grow for ever in a controller
         if self.current.early:
             self._began_early.add(job_id)
 
