@@ -2,10 +2,10 @@
 rounds."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from ..driver.blocked import amounts
+from ..driver.blocked import amounts, blocked_places
 from ..executors.base import AttemptKey, NodeStatus, Progress
 from ..frozen import record
 from ..model import Cluster, Instance, Job, Node, Placement, Running, Suspended, Tenant
@@ -69,9 +69,10 @@ def launchable(
         jobs.append(as_waiting(live_job))
         if ran_before(live_job):
             suspended.append(as_suspended(live_job))
+    gone = _gone(running, {status.node.name for status in statuses})
     instance = Instance(
         now_s=now_s,
-        cluster=replace(cluster, nodes=tuple(_in_order(state, status) for status in statuses)),
+        cluster=replace(cluster, nodes=(*(_in_order(state, own) for own in statuses), *gone)),
         tenants=tenants,
         jobs=tuple(jobs),
         running=tuple(running),
@@ -79,7 +80,8 @@ def launchable(
     )
     instance = at_present(instance)
     held = [going_on(entry) for entry in running]
-    known = {str(fault) for fault in verify_round(instance, held, strangers)}
+    blocked = blocked_places(amounts(strangers), instance.cluster.node_order)
+    known = {str(fault) for fault in verify_round(instance, held, blocked)}
     if known:
         wanted = _beside_excess(instance, wanted)
     free: list[Launchable] = []
@@ -96,7 +98,7 @@ def launchable(
             )
             for claim in claims
         ]
-        faults = verify_round(instance, [*held, *begun], strangers)
+        faults = verify_round(instance, [*held, *begun], blocked)
         if all(str(fault) in known for fault in faults):
             held.extend(begun)
             for claim in claims:
@@ -129,6 +131,18 @@ def _beside_excess(instance: Instance, claims: list[Claim]) -> list[Claim]:
         held.update(drawn(entry))
     full = {row for row in held if held[row] > limit[row] * (1 + TOLERANCE)}
     return [claim for claim in claims if full.isdisjoint(drawn(claim))]
+
+
+def _gone(running: Sequence[Running], there: Container[str]) -> list[Node]:
+    """Return the nodes that are no longer there, but on which jobs run as far as is known, with no
+    more than these hold."""
+    held = amounts(entry.placement for entry in running)
+    types = {slot.node: entry.mode.gpu_type for entry in running for slot in entry.placement}
+    return [
+        Node(name=name, gpu_type=types[name], gpus=gpus)
+        for name, (gpus, _) in held.items()
+        if name not in there
+    ]
 
 
 def _in_order(state: State, status: NodeStatus) -> Node:

@@ -233,6 +233,32 @@ def test_gpus_of_strangers_are_taken(lab: Hostile) -> None:
     assert set(status(lab).values()) == {"completed"}
 
 
+@pytest.mark.parametrize("gpus", [4, 8])
+@pytest.mark.parametrize("demand", [{}, {"labels": ("x",), "anti_affinity": {"x": "node"}}])
+def test_a_node_that_goes_with_an_attempt_keeps_nobody_from_starting(
+    lab: Hostile, gpus: int, demand: dict[str, Any]
+) -> None:
+    lost = submit(lab, gpus=gpus, seconds=300.0, labels=("x",), preemptible=False)
+    lab.run(3)
+    (attempt,) = lab.controller.state.live_attempts()
+    gone = attempt.placement[0].node
+    lab.executor.nodes = tuple(own for own in lab.executor.nodes if own.name != gone)
+    after = submit(lab, gpus=0, seconds=30.0, **demand)
+    lab.run(5)
+    assert not lab.bugs
+    assert status(lab)[lost] == "running"
+    assert status(lab)[after] == ("running" if gpus == 4 or not demand else "waiting")
+
+
+def test_a_node_that_goes_with_a_stranger_keeps_nobody_from_starting(lab: Hostile) -> None:
+    lab.executor.stranger("n0", 1)
+    lab.executor.nodes = (node("n1"),)
+    first, second = submit(lab, gpus=2), submit(lab, gpus=2)
+    lab.run(3)
+    assert not lab.bugs
+    assert status(lab) == {first: "running", second: "running"}
+
+
 def test_a_start_with_a_clock_far_ahead_and_back(
     lab: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
