@@ -17,6 +17,7 @@ from typing import Any
 from ..duration import human
 from ..executors.base import JOB_NAME
 from ..files.regular import read_regular
+from ..picture.text import printable
 from .journal.events import AttemptEnded, AttemptRunning, Cancelled, Cleared, Event
 from .journal.state import ENDED_AS, LiveJob, State
 from .settings import ADDRESS, NoticeEvent, NoticeSettings, Settings
@@ -273,7 +274,7 @@ def mail_of(notice: Notice, sender: str) -> EmailMessage:
     message["Auto-Submitted"] = "auto-generated"
     lines = [f"{notice['job']} {said} on {notice['cluster']}."]
     if notice["reason"]:
-        lines.append("".join(c if c.isprintable() else "?" for c in notice["reason"]) + ".")
+        lines.append(printable(notice["reason"]) + ".")
     if notice["exit_status"] is not None:
         lines.append(f"Exit status: {notice['exit_status']}.")
     if notice["started_s"] is not None and notice["finished_s"] is not None:
