@@ -42,7 +42,7 @@ CELLS = 300
 PRICE_WORK, PRICE_STEP_WORK = 3e-9, 1e-5
 """Work of pricing one candidate start once, and of what else a step takes, in CP-SAT's unit of
 work."""
-GANGS_SHARE, LEAST_GANG_STEPS, MOST_GANG_STEPS = 0.2, 40, 800
+GANGS_SHARE, LEAST_GANG_STEPS, MOST_GANG_STEPS = 0.1, 40, 800
 """Most of the budget for prices by job, where it is enough for so many steps, and most steps."""
 PACK_WORK, GANG_STEP_WORK = 5e-10, 5e-5
 """Work of one value of a knapsack, and of what else a step of these takes, in the same unit."""
