@@ -10,8 +10,13 @@ import numpy as np
 import psutil
 import pytest
 
+from optsched_solvers.cpsat import placing
+
 from .lab import Lab, lab
 
+LOADED_LATE = placing
+"""Plans are sought once few jobs are left: the libraries for that are loaded before it is measured
+what a controller grows by."""
 MOST_GROWTH_MIB = 60.0
 """What a controller may grow by from its first quarter of jobs to its last."""
 

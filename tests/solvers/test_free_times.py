@@ -16,7 +16,7 @@ from optsched.model import Cluster, Elastic, Instance, Job, Node
 from optsched.objectives import parse
 from optsched.plugins.solver import SILENT
 from optsched.traces.generate.synth import generate
-from optsched_solvers.cpsat import free_times
+from optsched_solvers.cpsat import beside, free_times
 from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
 from optsched_solvers.cpsat.free_times import WORK_PER_JOB, Decoded, FreeTimes
@@ -182,6 +182,19 @@ def test_list_search_ends_with_each_job_kept_to_a_type() -> None:
     assert [*search.decoder.kept.parts] == [None]
     search.run(until=0.0)
     assert None not in search.decoder.kept.parts
+
+
+def test_list_search_has_one_copy_less_while_its_processes_are_shared() -> None:
+    problem = Problem(generate(jobs=30, gpus=32, seed=6, arrivals="batch"), parse("wct"))
+    progress = Progress(problem, Evaluator(problem), SILENT, Budget(2.0, 3, 0))
+    progress.offer(generate_schedule(problem, [a.shortest_s for a in problem.activities]))
+    with patch.object(beside, "most", return_value=2):
+        search = ListSearch(progress, None, quick=True)
+    shared = iter([True, True, *8 * [False]])
+    with patch.object(beside, "Beside", wraps=Beside) as started:
+        search.run(0.0, lambda: next(shared))
+    assert started.call_count == 2 * 1 + 8 * 2
+    assert next(shared, None) is None
 
 
 @settings(max_examples=60)

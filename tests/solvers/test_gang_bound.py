@@ -1,6 +1,7 @@
 """The bound by prices of gangs: never above a reachable value, computed a second time by plain
 arithmetic, and tight where prices by GPU let half of one gang run beside half of another."""
 
+import os
 from itertools import chain, combinations, islice
 from operator import itemgetter
 from unittest.mock import patch
@@ -14,7 +15,7 @@ from optsched import Cluster, Instance, Job, Mode, Node, Profile, Running, Slot
 from optsched.objectives import parse
 from optsched.plugins.solver import Report, Request
 from optsched.traces.generate.synth import generate as random_batch
-from optsched_solvers.cpsat import search
+from optsched_solvers.cpsat import beside, search
 from optsched_solvers.cpsat.list_search import ListSearch
 from optsched_solvers.cpsat.lists import List
 from optsched_solvers.cpsat.progress import Progress
@@ -195,9 +196,38 @@ def test_a_gang_that_runs_on_several_types_pays_for_no_gpu_that_it_does_not_hold
         assert bound <= best[0][0] + 1e-6
 
 
-def test_list_search_begins_with_what_prices_of_gangs_suggest() -> None:
+@pytest.mark.parametrize("copies", [0, 1])
+def test_prices_of_gangs_are_found_in_a_copy_of_the_process_if_there_may_be_one(
+    copies: int,
+) -> None:
     """Their certificate is told before the bound."""
-    instance = random_batch(jobs=70, gpus=32, seed=6, like="llm", arrivals="batch")
+    instance = random_batch(jobs=70, gpus=32, gpu_types=1, seed=6, arrivals="batch")
+    said: list[tuple[object, ...]] = []
+    report = Report.telling(lambda *words: said.append(words))
+
+    def price(progress: Progress, level: int, gangs: GangBound, found: Floats) -> None:
+        assert gangs.has_gangs and found.any()
+        progress.report.certificate(str(os.getpid()))
+        progress.proved[level] += 1.0
+        progress.report.bound(level, progress.proved[level], "prices")
+
+    request = Request(
+        instance=instance, objective=parse("wct"), time_limit_s=2.0, workers=2, certify=True
+    )
+    with (
+        patch.object(beside, "most", return_value=copies),
+        patch.object(search, "_price_gangs_of", price),
+    ):
+        search.search(request, report)
+    told = [words for words in said if words[0] in ("bound", "certificate")]
+    *_, (_, _, first, _), (kind, pid), (_, _, last, _) = told
+    assert kind == "certificate" and last == first + 1.0
+    assert (pid == str(os.getpid())) == (copies == 0)
+
+
+def test_list_search_on_several_types_begins_with_what_prices_of_gangs_suggest() -> None:
+    """Their certificate is told before the bound."""
+    instance = random_batch(jobs=70, gpus=32, gpu_types=3, seed=6, arrivals="batch")
     said: list[tuple[object, ...]] = []
     report = Report.telling(lambda *words: said.append(words))
     suggested, quick_lists = search._suggested, search._quick_lists

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import select
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,6 +44,11 @@ class Beside:
             os.kill(self.pid, 9)
         os.close(self._reader)
         os.waitpid(self.pid, 0)
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the call has returned, or raised."""
+        return bool(select.select([self._reader], [], [], 0.0)[0])
 
     def result(self) -> Any:
         """Wait for what the call returns; None where it raises."""

@@ -111,7 +111,8 @@ class ListSearch:
         self._bold = bold and fast
         self._warmth = BOLD_WARMTH if self._bold else WARMER if fast else TEMPERATURE
         self._preempting = BOLD_PREEMPTING if self._bold else PREEMPTING
-        self._copies = beside.most(self.budget.workers) if quick else 0
+        self.copies = beside.most(self.budget.workers) if quick else 0
+        self._is_shared: Callable[[], bool] = lambda: False
         self._freed = FREED
         activities = self.problem.activities
         self._tiers = tiers(self.problem)
@@ -135,9 +136,11 @@ class ListSearch:
         """Return whether the decoder had to be compiled in this process."""
         return isinstance(self.decoder, FreeTimes) and self.decoder.was_compiled
 
-    def run(self, until: float) -> None:
+    def run(self, until: float, is_shared: Callable[[], bool] = lambda: False) -> None:
         """Search until `until` of the budget is left: for each level whose value is not proved, as
-        long as it has jobs to move."""
+        long as it has jobs to move. While it `is_shared` one of the processes does something else.
+        """
+        self._is_shared = is_shared
         levels = [level for level in range(len(self.values)) if not self._is_closed(level)]
         jobs = [len(self._jobs_of(level)) for level in levels]
         for k, level in enumerate(levels):
@@ -187,8 +190,9 @@ class ListSearch:
             for n in reversed(range(low, high)):
                 if self._is_closed(self.level):
                     return
-                if self._copies:
-                    self._with_copies(anneal, left_after(n))
+                copies = self.copies - self._is_shared()
+                if copies > 0:
+                    self._with_copies(copies, anneal, left_after(n))
                 else:
                     anneal(left_after(n))
 
@@ -242,8 +246,8 @@ class ListSearch:
             ways = list_of(self.problem, kept.schedule).ways
             self._decode_and_keep(replace(self.list, ways=ways), 0.0)
 
-    def _with_copies(self, anneal: Callable[[float], None], stop: float) -> None:
-        """Anneal here and in copies of this process, and go on from the best list of all."""
+    def _with_copies(self, copies: int, anneal: Callable[[float], None], stop: float) -> None:
+        """Anneal here and in so many copies of the process, and go on from the best list of all."""
 
         def apart(number: int) -> tuple[List, List]:
             self.rng = random.Random(f"{self.budget.seed} {number} {stop}")
@@ -254,7 +258,7 @@ class ListSearch:
         with ExitStack() as on_end:
             there = [
                 on_end.enter_context(beside.Beside(partial(apart, number)))
-                for number in range(self._copies)
+                for number in range(copies)
             ]
             anneal(stop)
             for answer in filter(None, [copy.result() for copy in there]):

@@ -5,11 +5,12 @@ import math
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 from optsched.errors import InputError
 from optsched.files.certificate import dump_certificate
 from optsched.model import Plan
-from optsched.plugins.solver import Constrain, Report, Request, ignore
+from optsched.plugins.solver import SILENT, Constrain, Report, Request, ignore
 
 from ..scheduling.evaluate import Evaluator
 from ..scheduling.gangs import GangBound
@@ -18,6 +19,7 @@ from ..scheduling.orders import Orders
 from ..scheduling.plans import schedule_of
 from ..scheduling.problem import Activity, Problem, Schedule
 from ..scheduling.schedule_generation import generate, replay
+from .beside import Beside
 from .clock import Budget
 from .direct import solve_whole
 from .list_search import ListSearch
@@ -158,8 +160,51 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
         _price_gangs(progress, priced)
         solve_whole(progress, direct)
         return
-    guide = _price_gangs(progress, priced) or guide
-    _quick_lists(progress, guide).run(until=0.0)
+    if any(len(prices.types) > 1 for prices, _ in priced.values()):
+        for level, gangs in _price_gangs(progress, priced).items():
+            guide = _suggested(progress, level, gangs, ())  # better in which type is whose
+        priced = {}
+    search = _quick_lists(progress, guide)
+    if search.copies and priced:
+        _search_beside_prices(progress, priced, search)
+    else:
+        _price_gangs(progress, priced)
+        search.run(until=0.0)
+
+
+def _search_beside_prices(progress: Progress, priced: Priced, search: ListSearch) -> None:
+    """Search lists while prices by job ascend in a copy of this process."""
+    with Beside(partial(_gangs_priced, progress, priced)) as pricing:
+        waited_for = True
+
+        def goes_on(wait: bool = False) -> bool:
+            nonlocal waited_for
+            if waited_for and (wait or pricing.is_done):
+                waited_for = False
+                _take(progress, pricing.result())
+            return waited_for
+
+        search.run(0.0, goes_on)
+        goes_on(wait=not all(_is_closed(progress, level) for level in priced))
+
+
+def _gangs_priced(progress: Progress, priced: Priced) -> tuple[dict[int, float], list[str]]:
+    """Ascend on prices by job; return what is proved of levels, and the certificates of that."""
+    certificates: list[str] = []
+    progress.report = replace(SILENT, certificate=certificates.append)
+    _price_gangs(progress, priced)
+    return progress.proved, certificates
+
+
+def _take(progress: Progress, found: tuple[dict[int, float], list[str]] | None) -> None:
+    """Report what was proved beside; None where that failed."""
+    proved, certificates = found or ({}, [])
+    for certificate in certificates:
+        progress.report.certificate(certificate)
+    for level, bound in proved.items():
+        if bound > progress.proved.get(level, -math.inf):
+            progress.proved[level] = bound
+            progress.report.bound(level, bound, "prices")
 
 
 def _quick_lists(progress: Progress, guide: List | None) -> ListSearch:
@@ -280,17 +325,17 @@ def _certify(progress: Progress, gangs: GangBound, prices: Floats) -> None:
         progress.report.certificate(dump_certificate(certificate))
 
 
-def _price_gangs(progress: Progress, priced: Priced) -> List | None:
-    """Ascend on prices by job from those by GPU type, of levels that are not proved; return the
-    best list that the last of these suggest."""
-    guide = None
+def _price_gangs(progress: Progress, priced: Priced) -> dict[int, GangBound]:
+    """Ascend on prices by job from those by GPU type, of levels that are not proved; return their
+    bounds by level."""
+    bounds = {}
     for level, (prices, found) in priced.items():
         if not _is_closed(progress, level):
             gangs = GangBound(progress.problem, prices.grid_s, level)
             if gangs.has_gangs:
                 _price_gangs_of(progress, level, gangs, found)
-                guide = _suggested(progress, level, gangs, ())
-    return guide
+                bounds[level] = gangs
+    return bounds
 
 
 def _price_gangs_of(progress: Progress, level: int, gangs: GangBound, found: Floats) -> None:
