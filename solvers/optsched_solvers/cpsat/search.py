@@ -161,8 +161,9 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
         solve_whole(progress, direct)
         return
     if any(len(prices.types) > 1 for prices, _ in priced.values()):
+        # prices of gangs tell better which type each job should have than prices by GPU
         for level, gangs in _price_gangs(progress, priced).items():
-            guide = _suggested(progress, level, gangs, ())  # better in which type is whose
+            guide = _suggested(progress, level, gangs, ())
         priced = {}
     search = _quick_lists(progress, guide)
     if search.copies and priced:
