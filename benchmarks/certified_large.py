@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.preempt_or_continue import (
     best_plan,
@@ -23,7 +23,7 @@ from optsched.files import instance_hash
 from optsched.model.cluster import Node
 from optsched.model.instance import Instance, Placement, Slot
 from optsched.model.job import Mode
-from optsched.model.plan import JobPlan, Plan, Segment
+from optsched.model.plan import Decision, JobPlan, Plan, Segment
 from tests.oracles import time_indexed
 from tests.oracles.time_indexed import Hold, Optimum
 
@@ -137,7 +137,11 @@ def plan_of(instance: Instance, best: Optimum) -> Plan:
         segments[job].append(_segment(hold, mode, placement))
     return Plan(
         jobs=tuple(
-            JobPlan(id=job.id, decision=best.decisions[job.id], segments=tuple(segments[job.id]))
+            JobPlan(
+                id=job.id,
+                decision=cast(Decision, best.decisions[job.id]),
+                segments=tuple(segments[job.id]),
+            )
             for job in instance.jobs
         )
     )

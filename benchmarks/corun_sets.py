@@ -248,8 +248,8 @@ class Play:
                 self._begin(job, gpus)
         if self.rule.way in ("each", "parts"):
             for job in list(self.waiting):
-                if gpus := self._best(job):
-                    self._begin(job, gpus)
+                if best := self._best(job):
+                    self._begin(job, best)
             return
         for size in sorted({gang(job) for job in self.waiting}):
             if self.rule.way == "fill":

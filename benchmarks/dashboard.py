@@ -174,13 +174,15 @@ def cluster(folder: Path, jobs: int, seed: int = 1) -> Iterator[tuple[Server, st
         tenants=tuple(TenantSettings(name=name, users=users) for name, users in TENANTS.items()),
         shares=SharesSettings(),
         windows=(
-            WindowSettings(name="kernel", nodes=("gpu-[00-03]",), every="sunday", length="4h"),
+            WindowSettings(
+                name="kernel", nodes=("gpu-[00-03]",), every="sunday", length=4 * 3600.0
+            ),
             WindowSettings(
                 name="course",
                 nodes=("gpu-05",),
                 every="day",
                 at="08:00",
-                length="2h",
+                length=2 * 3600.0,
                 users=("hana",),
             ),
         ),

@@ -47,6 +47,7 @@ from optsched.round.plan import RoundSolution
 from optsched.round.verify import verify_round
 from optsched.traces.generate.shared_uplinks import with_shared_uplinks
 from optsched.traces.generate.synth import generate
+from optsched_solvers.native.within import within
 
 LEAST_GAP = 1e-6
 """No smaller gap is told apart in tables."""
@@ -371,7 +372,7 @@ def _by_processor_time() -> None:
     """Let every deadline of this process be one of processor time; those of native solvers, which
     are not, are longer by what other work has slowed this process down so far. To ask for processor
     time takes long on some machines, and is done every millisecond at most."""
-    wall, maximise, within = time.perf_counter, highs.maximise, price_solver.within
+    wall, maximise = time.perf_counter, highs.maximise
     solve = columns.Master.solve
     started_s, cpu_started_s = wall(), time.process_time()
     asked_s, used_s = started_s, cpu_started_s
@@ -393,9 +394,11 @@ def _by_processor_time() -> None:
     def solve_slowly(master: columns.Master, left_s: float) -> tuple[float, Floats, Floats] | None:
         return solve(master, slowed() * left_s)
 
-    highs.maximise = maximise_slowly
-    columns.Master.solve = solve_slowly  # type: ignore[method-assign]
-    price_solver.within = lambda limit_s, call: within(slowed() * limit_s, call)
+    highs.maximise = maximise_slowly  # type: ignore[assignment]
+    columns.Master.solve = solve_slowly  # type: ignore[assignment,method-assign]
+    price_solver.within = lambda limit_s, call: within(  # type: ignore[assignment,attr-defined]
+        slowed() * limit_s, call
+    )
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,7 +266,7 @@ def changed(jobs: int) -> dict[str, Any]:
     ahead = Outlook(present, {job.id: 0.0 for job in present.jobs}, {}, ())
     seen_of(ahead, Change(job=present.jobs[0].id), "wct", ROUNDS, math.inf)  # modules are imported
     cpu_s = [
-        taken_s(lambda change=change: seen_of(ahead, change, "wct", ROUNDS, math.inf))
+        taken_s(partial(seen_of, ahead, change, "wct", ROUNDS, math.inf))
         for change in courses_of(Change(gpus=8))
     ]
     longer_s = max(cpu_s)

@@ -39,8 +39,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         controller, clock = opened(Path(folder), arguments.jobs)
         spent: dict[str, list[float]] = {"decide": [], "solver": [], "proof": []}
-        decide_round = timed(priced_round.decide, spent["solver"])
-        priced_round.decide = decide_round  # type: ignore[assignment]
+        decide_round = timed(priced_round.decide, spent["solver"])  # type: ignore[attr-defined]
+        priced_round.decide = decide_round  # type: ignore[attr-defined]
         told = timed(Optsched._told, spent["proof"])
         Optsched._told = told  # type: ignore[method-assign]
         decide = timed(controller.decide, spent["decide"])

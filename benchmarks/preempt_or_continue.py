@@ -233,7 +233,7 @@ def certify(wanted: list[str], write: bool) -> int:
 def _write(known: dict[str, dict[str, Any]]) -> None:
     write_optima(SET, known)
     sys.path.insert(0, str(SET))
-    from generate import families
+    from generate import families  # type: ignore[import-not-found]
 
     ideas = {name: idea for name, idea, _ in families()}
     write_table(SET, [row(name, ideas[name], load(name), entry) for name, entry in known.items()])

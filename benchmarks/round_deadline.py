@@ -33,7 +33,9 @@ def main() -> None:
     budget_s = duration(arguments.budget)
     for solver in ("highs", arguments.solver):  # what the first round would import
         decide(generate(jobs=20, gpus=64, seed=0, running=0.5), solver=solver, budget_s=10.0)
-    walls, gaps, worst, unverified, fallbacks = [], [], "", 0, 0
+    walls: list[float] = []
+    gaps: list[float] = []
+    worst, unverified, fallbacks = "", 0, 0
     for seed in range(arguments.seed, arguments.seed + arguments.rounds):
         draw = random.Random(seed)
         jobs = round(10 * (arguments.jobs / 10) ** draw.random())

@@ -34,7 +34,7 @@ LOADS = {1: (0.60, 0.38, 0.24), 2: (0.62, 0.34, 0.25), 3: (0.62, 0.35, 0.25), 4:
 def drawn(seed: int) -> Instance:
     """Return a trace in which jobs come evenly, with lognormal lengths."""
     draw = random.Random(seed)
-    jobs = []
+    jobs: list[Job] = []
     for tenant, load in zip(WEIGHTS, LOADS[(seed - 1) % len(LOADS) + 1], strict=True):
         asked_s = load * GPUS * HOURS * 3600
         while asked_s > 0:

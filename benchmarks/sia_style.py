@@ -13,7 +13,7 @@ can be run after that. benchmarks/peers.md says how to run Sia itself.
 """
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pulp
@@ -70,9 +70,11 @@ def solve_ilp(model: RoundModel, limit_s: float) -> tuple[np.ndarray, float]:
     return wish, model.worth(wish)
 
 
-def measure(jobs: int, gpus: int, mix: str, seed: int, budget_s: float) -> dict[str, Any]:
+def measure(
+    jobs: int, gpus: int, mix: Literal["mixed", "llm"], seed: int, budget_s: float
+) -> dict[str, Any]:
     """Both on instances made anew; each time includes the options and their values."""
-    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like=mix, running=0.5)  # type: ignore[arg-type]
+    instance = generate(jobs=jobs, gpus=gpus, seed=seed, like=mix, running=0.5)
     started_s = time.perf_counter()
     model = build(instance, parse("wct"), ROUND_S, refill=False)
     wish, planned = solve_ilp(model, 600.0)
@@ -85,7 +87,7 @@ def measure(jobs: int, gpus: int, mix: str, seed: int, budget_s: float) -> dict[
         1e-3,
         None,
         "price",
-    )  # type: ignore[arg-type]
+    )
     return {
         "jobs": jobs,
         "gpus": gpus,

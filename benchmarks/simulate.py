@@ -73,7 +73,7 @@ def replay(
         made = calls(lambda: (again.run(), measure(again.record())))
         counts = {"calls_per_event": round(made / events, 1)}
     gaps = [e.gap for e in getattr(chosen, "rounds", ()) if e.gap is not None]
-    facts = getattr(chosen, "facts", dict)()
+    facts: dict[str, Any] = getattr(chosen, "facts", dict)()
     return {
         "benchmark": "simulate",
         "policy": policy,

@@ -29,7 +29,7 @@ from benchmarks.command_line import parser_of, tell
 from benchmarks.data import DATA
 from optsched.driver.state import Ending
 from optsched.estimates import Estimates
-from optsched.estimates.parse import parse
+from optsched.estimates.noisy import Noisy
 from optsched.model.instance import Instance
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
@@ -44,7 +44,7 @@ GPUS, ROUND_S, START_S = 32, 120.0, 20.0
 UNFAIR = 1.05
 FAIR_RULES = ("gavel-max-min", "themis")
 SEEDS = range(1, 11)
-ESTIMATED = (
+ESTIMATED: tuple[tuple[str, dict[str, str]], ...] = (
     ("zero-laxity", {"doubt": "1"}),
     ("zero-laxity", {}),
     ("zero-laxity", {"fairness": "none", "doubt": "2"}),
@@ -52,7 +52,7 @@ ESTIMATED = (
     ("optsched", {}),
 )
 DRAWS = range(8)
-SETTINGS = (
+SETTINGS: tuple[tuple[str, dict[str, str]], ...] = (
     ("zero-laxity", {}),
     ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
     ("zero-laxity", {"fairness": "1"}),
@@ -129,7 +129,7 @@ def estimated() -> Iterator[dict[str, object]]:
     over `DRAWS` of these errors."""
     instance = shockwave.read(TRACE).instance
     for name, options in ESTIMATED:
-        found = [run(instance, name, options, parse("noisy:0.3", seed)) for seed in DRAWS]
+        found = [run(instance, name, options, Noisy(0.3, seed)) for seed in DRAWS]
         makespan = mean_interval([each["makespan_s"] for each in found])
         yield {
             "policy": name,
@@ -281,7 +281,9 @@ def choose(
 def replay(makespan: float, fairness: float, margin_s: float) -> dict[str, float]:
     """`zero-laxity` by the published rules."""
     jobs = their_jobs()
-    queue, active, ran = list(jobs), [], []
+    queue = list(jobs)
+    active: list[Theirs] = []
+    ran: list[Theirs] = []
     now_s, end_s, come, rounds, preemptions = 0.0, 0.0, 0, 0, 0
     while queue or active:
         if not active:

@@ -202,24 +202,24 @@ def begin(search: Search, stopped: frozenset[str]) -> tuple[list[Task], list[Hel
             )
             held.append((until_s, {("gpus", slot.node): slot.gpus for slot in entry.placement}))
     for job in instance.jobs:
-        entry = instance.running_job.get(job.id)
-        if entry is not None and stays[job.id]:
-            own = holds(instance, job, entry.mode, entry.placement)
-            if entry.mode.share_with is not None:
+        runs = instance.running_job.get(job.id)
+        if runs is not None and stays[job.id]:
+            own = holds(instance, job, runs.mode, runs.placement)
+            if runs.mode.share_with is not None:
                 own = {what: amount for what, amount in own.items() if what[0] != "gpus"}
             held.append((stays[job.id][-1].end_s, own))
-        if entry is not None and job.id not in stopped:
+        if runs is not None and job.id not in stopped:
             search.segments[job.id] = stays[job.id]
             continue
-        ran_before = entry is not None or job.id in instance.suspended_job
+        ran_before = runs is not None or job.id in instance.suspended_job
         work_s = (
             instance.remaining_s(job)
-            if entry is None
-            else remaining_after_preemption_s(instance, entry)
+            if runs is None
+            else remaining_after_preemption_s(instance, runs)
         )
         found = list(choices(search, job, work_s, setup_s(job, ran_before)))
         task = Task(job, instance.release_s(job), found)
-        if entry is not None:
+        if runs is not None:
             task.release_s = instance.now_s + hold_to_save_s(job)
             task.before = stays[job.id]
         tasks.append(task)

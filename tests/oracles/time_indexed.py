@@ -141,7 +141,8 @@ class Instance:
         release_s = profile.get("checkpoint_s", 0) if home is not None and not every_s else 0
         if home is not None and every_s:
             entry = self.running[job["id"]]
-            saved_s = int(entry.get("last_checkpoint_s", entry["started_s"]))
+            own = "last_checkpoint_s" if "last_checkpoint_s" in entry else "started_s"
+            saved_s = int(entry[own])
             left_s += -saved_s % every_s * self.rate(job, home)
         return [
             Option(place, release_s, _whole(setup_s + left_s / self.rate(job, place)))
