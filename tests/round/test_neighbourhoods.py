@@ -31,7 +31,7 @@ def improved(packing: Packing) -> list[Packing]:
     model = packing.model
     prices = np.zeros(len(model.rows.limits))
     search = Neighbourhoods(packing, model.options.value, prices, seed=0)
-    return [packing, *search.better(lambda: 60.0)]
+    return [packing, *search.better(lambda: 60.0, rough=False)]
 
 
 @settings(max_examples=60)
@@ -102,6 +102,20 @@ def test_price_gets_further_by_nodes_and_always_as_far(monkeypatch: pytest.Monke
     assert [(p.chosen.tolist(), p.held) for p in first] == [
         (p.chosen.tolist(), p.held) for p in second
     ]
+
+
+def test_a_rough_search_gives_up_sooner_with_larger_neighbourhoods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(Neighbourhoods, "_step", lambda self, _: sizes.append(self._size))
+    packing = keep_all(build(with_tight_memory(300, 256), parse("wct"), 300.0, refill=False))
+    prices = np.zeros(len(packing.model.rows.limits))
+    search = Neighbourhoods(packing, packing.model.options.value, prices, seed=0)
+    for rough, misses in ((False, [40, 40, 40]), (True, [20, 5, 2])):
+        sizes.clear()
+        assert list(search.better(lambda: 60.0, rough=rough)) == []
+        assert [sizes.count(times * neighbourhoods.NODES) for times in (1, 2, 3)] == misses
 
 
 def test_a_job_that_may_also_run_without_gpus_is_no_gang_to_split() -> None:

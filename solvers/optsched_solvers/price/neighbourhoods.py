@@ -40,7 +40,8 @@ AMONG = 4
 WORK = 0.01
 """Deterministic time of CP-SAT for each."""
 MISSES = 40
-"""After so many neighbourhoods in a row in which nothing was better, larger ones come."""
+"""After so many neighbourhoods in a row in which nothing was better, larger ones come; in a rough
+search after half as many, divided by the square of how much larger they are."""
 LARGER = (1, 2, 3)
 """Times as many nodes, with so much more work, until the search ends."""
 LEAST_IDLE = 0.02
@@ -139,13 +140,15 @@ class Neighbourhoods:
         each_gib = pattern.memory_gib / max(pattern.gpus, 1)
         return [(n, gpus, cores, each_gib * max(gpus, 1)) for n, gpus, cores in self._held[j]]
 
-    def better(self, seconds_left: Callable[[], float]) -> Iterator[Packing]:
-        """Yield better and better packings until there is no time for more or nothing is found."""
+    def better(self, seconds_left: Callable[[], float], *, rough: bool) -> Iterator[Packing]:
+        """Yield better and better packings until there is no time for more or nothing is found,
+        which is sooner so in a `rough` search."""
         took_s = 0.0
         for times in LARGER:
             self._size, misses = times * NODES, 0
+            most = MISSES // (2 * times**2) if rough else MISSES
             everything = len(self._costs) <= self._size
-            while misses < (1 if everything else MISSES):
+            while misses < (1 if everything else most):
                 left_s = seconds_left()
                 if left_s < 2 * took_s:
                     return

@@ -42,7 +42,7 @@ NEARLY = 0.1
 """Part of the gap at which a program that proves no bound is solved well enough."""
 MUCH_LOST = 1e-2
 """Part of a solution's value from which on nodes are looked at one by one, if what found no room on
-them is worth that much."""
+them is worth that much; roughly, where a gap as large is good enough."""
 KNAPSACK_MISSES = 3
 """A choice is put on nodes by knapsacks until so many times in a row are no better."""
 NEARBY = 10
@@ -311,7 +311,8 @@ class _Search:
             return
         assert self._best is not None
         search = Neighbourhoods(self._best, reduced, prices, self._request.seed)
-        for packing in search.better(self._left_s):
+        rough = self._request.gap >= MUCH_LOST
+        for packing in search.better(self._left_s, rough=rough):
             self._offer(packing)
             if self._is_done():
                 return
