@@ -217,7 +217,7 @@ class ListSearch:
     def _set_out(self) -> FreeTimes | None:
         """Begin a walk by compiled code, where that applies; return what walks."""
         decoder = self.decoder
-        if self._bold or len(self.values) > 1 or not isinstance(decoder, FreeTimes):
+        if len(self.values) > 1 or not isinstance(decoder, FreeTimes):
             return None
         if decoder.kept is None:  # the first list has no schedule
             return None
@@ -330,7 +330,7 @@ class ListSearch:
 
     def _other_preemptions(self) -> List:
         """Preempt one job more or one less, or one in another's place; who leaves comes back
-        somewhere in the list."""
+        anywhere in the list: where it stood while it ran says nothing of when."""
         preempted, j = self.list.preempted, self.rng.choice(self._movable)
         changed = {j}
         if self.rng.random() < 0.4:
@@ -341,15 +341,15 @@ class ListSearch:
         code = replace(self.list, preempted=preempted ^ changed)
         for leaves in sorted(changed - preempted):
             standing = _Standing(code, listed, self._often)
-            code = self._moved(self._retyped(code, leaves), leaves, standing)
+            code = self._moved(self._retyped(code, leaves), leaves, standing, anywhere=True)
         return code
 
-    def _moved(self, code: List, j: int, standing: _Standing) -> List:
-        """Move one job just before or after another, at times to another GPU type."""
+    def _moved(self, code: List, j: int, standing: _Standing, *, anywhere: bool = False) -> List:
+        """Move one job just before or after another, mostly near it if not `anywhere`, at times to
+        another GPU type."""
         if listed := standing.listed:
             priority = list(code.priority)
-            # Where a running job stands in the list says nothing of when it comes back.
-            near = self.rng.random() < NEAR and not (self._bold and j not in listed)
+            near = not anywhere and self.rng.random() < NEAR
             beside = self._near(j, standing) if near else self.rng.choice(listed)
             priority[j] = priority[beside] + self.rng.choice((-1, 1)) * self.rng.random() * 1e-3
             code = replace(code, priority=priority)

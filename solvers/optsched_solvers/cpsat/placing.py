@@ -976,7 +976,7 @@ def _swap(walk: Walk, at: int) -> None:
 
 @within
 def _preempt_other(walk: Walk, made: Coded, j: int) -> None:
-    """Preempt a running job, which comes back somewhere in the list, or no more."""
+    """Preempt a running job, which comes back anywhere in the list, or no more."""
     order = walk.order[1]
     if made.jobs[j, LEAVES]:
         made.jobs[j, LEAVES] = 0
@@ -989,10 +989,9 @@ def _preempt_other(walk: Walk, made: Coded, j: int) -> None:
         made.jobs[j, LEAVES] = 1
         order[walk.counts[1]] = j
         walk.counts[1] += 1
-        at = min(walk.places[j], walk.counts[1] - 1)
+        at = _pick(walk, walk.counts[1])
         _put(order, walk.counts[1] - 1, at)
         _retype(walk, made, j)
-        _move(walk, made, at)
 
 
 @within
