@@ -50,7 +50,7 @@ PLAN_S, REPLAN_S = 0.015, 0.005
 seeking a better one than there is, times their number."""
 MOST_PLAN_S = 4.0
 """Most counted work of either, so that a live round of a hundred jobs takes about a second."""
-FEW_PLANNED, FEW_TIMES = 60, 6.0
+FEW_PLANNED, FEW_TIMES = 60, 2.0
 """The first plan of so many jobs or fewer is sought boldly, with so many times the work."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""

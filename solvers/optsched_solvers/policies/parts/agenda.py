@@ -26,9 +26,9 @@ from ...scheduling.plans import plan_of
 from ...scheduling.problem import Problem
 from ...scheduling.schedule_generation import preempted_in
 
-QUICK = 0.3
-"""Share of the counted work where lists are decoded by free times, of which each takes more seconds
-a unit."""
+QUICK, BOLD = 0.3, 0.9
+"""Share of the counted work where lists are decoded by free times, which takes more seconds a unit;
+and in a bold search, which needs more lists."""
 WORK_PER_JOB = 2e-6
 """Counted work of placing one job in a list by free times, which sets how many lists are tried."""
 LATE_S = 1e-3
@@ -119,7 +119,8 @@ def search(
     problem = Problem(instance, objective)
     if problem.partner or not problem.activities:
         return None
-    limit_s *= QUICK if free_times.applies(problem) else 1.0
+    if free_times.applies(problem):
+        limit_s *= BOLD if bold else QUICK
     progress = Progress(problem, Evaluator(problem), SILENT, Budget(limit_s, 1, 0))
     index = {activity.job.id: activity.index for activity in problem.activities}
     for starts_s, victims in outlines:
