@@ -4,6 +4,7 @@ is told, and where no gang needs several gaps it is that of serial schedule gene
 import math
 import os
 import random
+import resource
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -303,6 +304,24 @@ def test_a_call_in_a_copy_of_the_process() -> None:
     with Beside(lambda: os.getpid()) as there, Beside(lambda: math.nan / 0) as failing:
         assert there.result() not in (None, os.getpid())
         assert failing.result() is None
+
+
+def test_whether_a_call_has_returned_is_known_beside_a_thousand_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip("no process may have 4,096 open files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+    below = [os.dup(1) for _ in range(1100)]
+    try:
+        reader, writer = os.pipe()
+        with Beside(lambda: os.read(reader, 1)) as there:
+            assert there._reader > 1023 and not there.is_done
+            os.write(writer, b"x")
+            assert there.result() == b"x" and there.is_done
+    finally:
+        for descriptor in (*below, reader, writer):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_call_in_a_copy_ends_when_it_is_left() -> None:

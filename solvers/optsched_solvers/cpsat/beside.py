@@ -48,7 +48,9 @@ class Beside:
     @property
     def is_done(self) -> bool:
         """Return whether the call has returned, or raised."""
-        return bool(select.select([self._reader], [], [], 0.0)[0])
+        answer = select.poll()  # of any descriptor: `select.select` refuses those above 1,023
+        answer.register(self._reader, select.POLLIN)
+        return bool(answer.poll(0))
 
     def result(self) -> Any:
         """Wait for what the call returns; None where it raises."""
