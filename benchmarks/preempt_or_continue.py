@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command_line import parser_of, tell
+from optsched.errors import InputError
 from optsched.files import instance_hash, read_instance
 from optsched.model.instance import Instance
 from optsched.model.plan import Plan
@@ -338,8 +339,18 @@ def main() -> None:
     from benchmarks import certified_large as large
 
     is_large = options.set == "large"
-    for policy in options.policy.split(",") if options.policy else ():
-        of_set = (large.SET, large.regret) if is_large else (SET, regret)
+    of_set = (large.SET, large.regret) if is_large else (SET, regret)
+    policies = options.policy.split(",") if options.policy else ()
+    if not names(options.names, of_set[0]):
+        parser.error(
+            f"no instance of the set {options.set} starts with {' or '.join(options.names)}"
+        )
+    try:
+        for policy in policies:
+            registry.solver(policy)
+    except InputError as error:
+        parser.error(str(error))
+    for policy in policies:
         judge(policy, options.names, options.time_limit, *of_set)
     if not options.policy:
         prove = large.certify if is_large else certify
