@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..noun import number_of
 from .parts.arguments import flag_option, path_option
 from .parts.out import Json, Out, answers
 
@@ -81,8 +82,9 @@ def command(config: Path, web: bool, out: Out) -> int:
             nodes = len(controller.statuses)
             gpus = sum(status.node.gpus for status in controller.statuses)
             click.echo(
-                f"{settings.name}: {nodes} node{'s' * (nodes != 1)}, {gpus} GPUs, "
-                f"{len(controller.state.open)} jobs not finished; state in {settings.state}"
+                f"{settings.name}: {number_of(nodes, 'node')}, {number_of(gpus, 'GPU')}, "
+                f"{number_of(len(controller.state.open), 'job')} not finished; "
+                f"state in {settings.state}"
             )
         if web and not out.quiet:
             on_terminal = (sys.stderr if out.as_json else sys.stdout).isatty()

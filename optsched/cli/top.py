@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..duration import human
+from ..noun import number_of
 from ..picture.text import table
 from .parts.arguments import flag_option, time_option
 from .parts.controller import Client, all_jobs, asks_controller
@@ -124,7 +125,7 @@ def round_line(state: Json) -> str:
     scarce = ", ".join(row["name"] for row in state["prices"][:3])
     return (
         f"{last['number']:,}, {human(max(0.0, state['now_s'] - last['at_s']))} ago, "
-        f"{last['jobs']:,} jobs in "
+        f"{number_of(last['jobs'], 'job')} in "
         f"{human(last['wall_s'])}, {gap}" + (f"; scarce: {scarce}" if scarce else "")
     )
 
@@ -138,9 +139,11 @@ def nodes_table(nodes: list[Json]) -> "Table":
 
 
 def _cells(node: Json) -> tuple[str, ...]:
-    said = [f"out of order: {', '.join(node['out'])}"] if node["out"] else []
+    said = [f"without {', '.join(node['out'])}"] if node["out"] else []
     if not node["usable"]:
         said.append(f"takes no jobs: {node['reason'] or 'drained'}")
+    elif node["reason"]:
+        said.append(node["reason"])
     said += [f"{held['job'] or 'another user'} ({held['gpus']})" for held in node["holders"]]
     in_use = f"{node['gpus_in_use']} of {node['gpus']}"
     return node["name"], node["gpu_type"] or "-", in_use, ", ".join(said) or "-"

@@ -230,12 +230,14 @@ class Facts:
             return
         if nvml is not None:
             self.values["gpu_memory_total_gib"] = nvml.total_bytes / GIB
-        if nvml is None or nvml.in_use:
-            self.absent["gpu_memory_gib"] = self.absent["gpu_duty"] = (
-                "NVML finds no GPU here"
-                if nvml is None
-                else f"others use the GPU: {', '.join(nvml.in_use)}"
-            )
+        if nvml is None:
+            self.absent["gpu_memory_gib"] = self.absent["gpu_duty"] = "NVML finds no GPU here"
+            return
+        shared = set(nvml.in_use).union(*(run.shared_gpus for run in self.runs))
+        if shared:
+            others = f"others use the GPU: {', '.join(sorted(shared))}"
+            self.absent["gpu_memory_gib"] = self.absent["gpu_duty"] = others
+            self.notes.append("others used the GPU meanwhile, so its times are those beside them")
             return
         used = [look.used_bytes for run in self.runs for look in run.gpus]
         self._add("gpu_memory_gib", max(used) / GIB if used else None, "NVML did not answer")

@@ -47,6 +47,13 @@ class Gpus:
                 samples.append(GpuSample(at_s, i, busy, max(0, used - self.used_before[i])))
         return samples
 
+    def users(self) -> dict[str, set[int]]:
+        """Return the processes on each GPU, by its id."""
+        return {
+            gpu_id: _processes(self.nvml, handle)
+            for gpu_id, handle in zip(self.ids, self.handles, strict=True)
+        }
+
     def close(self) -> None:
         """Let go of the driver."""
         with contextlib.suppress(self.nvml.NVMLError):
@@ -78,7 +85,7 @@ def open_gpus(count: int) -> Gpus | None:
         )
     used = {i: int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for i, handle in enumerate(handles)}
     others = {i: _processes(nvml, handle) for i, handle in enumerate(handles)}
-    chosen = sorted(sorted(used, key=lambda i: (others[i] > 0, i))[:count])
+    chosen = sorted(sorted(used, key=lambda i: (bool(others[i]), i))[:count])
     ids = tuple(_text(nvml.nvmlDeviceGetUUID(handles[i])) for i in chosen)
     return Gpus(
         nvml=nvml,
@@ -107,11 +114,11 @@ def _visible(nvml: Any) -> list[Any]:
     return handles
 
 
-def _processes(nvml: Any, handle: Any) -> int:
+def _processes(nvml: Any, handle: Any) -> set[int]:
     try:
-        return len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        return {int(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
     except nvml.NVMLError:
-        return 0
+        return set()
 
 
 def _text(value: str | bytes) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..errors import InputError
 from ..executors.attempts.folder import Report
 from ..executors.base import SAVED_AND_STOPPED, AttemptKey, Order, Progress
 from ..executors.orders import told, told_on_node
-from ..executors.supervision.processes import alive, identity, marked, send
+from ..executors.supervision.processes import alive, descendants, identity, marked, send
 from ..frozen import frozen
 from ..model import Slot
 from .gpus import Gpus, GpuSample
@@ -53,8 +54,8 @@ class Watched:
     report.
 
     `asked_s` is None where the command ended by itself, `killed` says that it was still there after
-    the grace, and `left_behind` how many processes outside its process group outlived it and were
-    killed.
+    the grace, `shared_gpus` are GPUs of it that others used meanwhile, and `left_behind` is how
+    many processes outside its process group outlived it and were killed.
     """
 
     started_s: float
@@ -67,6 +68,7 @@ class Watched:
     host: list[HostSample] = field(default_factory=list)
     peak_bytes: int = 0
     gpus: list[GpuSample] = field(default_factory=list)
+    shared_gpus: set[str] = field(default_factory=set)
     saved_bytes: int | None = None
     left_behind: int = 0
     output: str = ""
@@ -113,7 +115,7 @@ def run(
     finally:
         end_group(process.pid)
         process.wait()
-        watched.left_behind = _end_rest(f"OPTSCHED_PROFILE={hook}".encode(), process.pid)
+        watched.left_behind = _end_rest(_mark(hook), process.pid)
     watched.exit_status = process.returncode
     watched.hook = read_hook(hook)
     if watched.asked_s is not None:
@@ -153,6 +155,7 @@ def _watch(
                 watched.peak_bytes = max(watched.peak_bytes, seen[0].memory_bytes, seen[1])
             if setting.nvml is not None:
                 watched.gpus.extend(setting.nvml.sample(now_s))
+                watched.shared_gpus |= _shared(setting.nvml, root.pid, hook)
             took_s = time.monotonic() - now_s
             sample_at_s = now_s + max(SAMPLE_EVERY_S, 20 * took_s)
             if until_steps is not None and steps < until_steps:
@@ -167,6 +170,27 @@ def _watch(
         elif now_s >= deadline_s and not watched.killed:
             watched.killed = True
             end_group(root.pid)
+
+
+def _shared(gpus: Gpus, root: int, hook: Path) -> set[str]:
+    """Return the GPUs on which there are processes of this host that are not of the command."""
+    users = {
+        gpu_id: {pid for pid in pids if identity(pid) is not None}
+        for gpu_id, pids in gpus.users().items()
+    }
+    own = {root, *descendants(root)}
+    if not own.issuperset(chain(*users.values())):  # daemons of it are no descendants any more
+        own.update(marked(_mark(hook)))
+    return {
+        gpu_id
+        for gpu_id, pids in users.items()
+        if any(pid not in own and identity(pid) is not None for pid in pids)
+    }
+
+
+def _mark(hook: Path) -> bytes:
+    """Return the variable that all processes of the command have."""
+    return f"OPTSCHED_PROFILE={hook}".encode()
 
 
 def _environment(

@@ -96,7 +96,8 @@ def test_one_dead_gpu_leaves_the_others(gpus: Host, bus: Bus) -> None:
     bus.lose(1)
     until(lambda: out(gpus) == ("GPU-1", "GPU-2"))
     [status] = gpus.executor.inventory()
-    assert status.usable and status.reason is None and status.node.gpus == 4
+    assert status.usable and status.node.gpus == 4
+    assert status.reason == "the driver no longer lists GPU-1, GPU-2"
     with pytest.raises(RefusedError, match="1 of its 4 GPUs free, not 2"):
         gpus.shell("wide", "sleep 600", gpus=2)
     assert gpus.reach(gpus.shell("other", "sleep 600"), AttemptState.RUNNING).gpu_ids == {
@@ -107,6 +108,42 @@ def test_one_dead_gpu_leaves_the_others(gpus: Host, bus: Bus) -> None:
     assert gpus.reach(gpus.shell("again", "sleep 600"), AttemptState.RUNNING).gpu_ids == {
         "n0": ("GPU-2",)
     }
+
+
+def test_a_gpu_that_a_stranger_uses_is_given_to_nobody(gpus: Host, bus: Bus) -> None:
+    """A job that got it would fail for want of memory, and be blamed."""
+    own = gpus.shell("own", "sleep 600")
+    gpus.reach(own, AttemptState.RUNNING)
+    stranger = subprocess.Popen(["sleep", "600"])
+    for index in (0, 1, 2):
+        bus.state(str(index)).write_text(f"90 {8000 if index != 1 else 500} 1 {stranger.pid}")
+    until(lambda: out(gpus) == ("GPU-2",))
+    [status] = gpus.executor.inventory()
+    assert status.usable
+    assert status.reason == (
+        f"GPU-2 is used by process {stranger.pid}, which no job on it started"
+    ), "neither GPU-0, which a job holds, nor GPU-1, where 500 MiB are a bare context"
+    with pytest.raises(RefusedError, match="2 of its 4 GPUs free, not 3"):
+        gpus.shell("wide", "sleep 600", gpus=3)
+    gpus.executor.kill(own)
+    gpus.end(own)
+    until(lambda: out(gpus) == ("GPU-0", "GPU-2"))
+    stranger.kill()
+    stranger.wait()
+    assert out(gpus) == (), "who has ended counts no more, whatever the driver said last"
+
+
+def test_neither_mps_nor_who_lives_elsewhere_is_a_stranger(
+    gpus: Host, bus: Bus, tmp_path: Path
+) -> None:
+    server = tmp_path / "nvidia-cuda-mps-server"
+    server.symlink_to(str(shutil.which("sleep")))
+    with subprocess.Popen([server, "600"]) as process:
+        bus.state("0").write_text(f"90 8000 1 {process.pid}")
+        bus.state("1").write_text("90 8000 1 0")
+        bus.lose(2)
+        until(lambda: out(gpus) == ("GPU-2",))
+        process.kill()
 
 
 def test_a_start_without_it_goes_on_and_names_it(gpus: Host, bus: Bus) -> None:

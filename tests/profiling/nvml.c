@@ -1,5 +1,6 @@
 /* Stands in for NVIDIA's management library: GPU_COUNT GPUs, the state of each in the file GPU_STATE-<index> as
-   "busy% used_mib processes"; without the file an idle GPU. One with a file GPU_STATE-lost-<index> has fallen off the bus,
+   "busy% used_mib processes pid", each process with that number (0 without) and all of the memory; without the file an
+   idle GPU. One with a file GPU_STATE-lost-<index> has fallen off the bus,
    one with GPU_STATE-mig-<index> is divided into as many instances as the file says; while there is GPU_STATE-hang the
    driver hangs. Signatures are those of the public nvml.h. */
 #include <stdio.h>
@@ -16,15 +17,17 @@ static Device devices[64 * PARTS];
 
 static int count(void) { return atoi(getenv("GPU_COUNT")); }
 
-static void state(Device *device, int *busy, int *used_mib, int *processes) {
+static int state(Device *device, int *busy, int *used_mib, int *processes) {
     char path[4096];
+    int pid = 0;
     *busy = *used_mib = *processes = 0;
     snprintf(path, sizeof path, "%s-%d", getenv("GPU_STATE"), device->index);
     FILE *file = fopen(path, "r");
     if (file) {
-        if (fscanf(file, "%d %d %d", busy, used_mib, processes) < 3) *busy = 0;
+        if (fscanf(file, "%d %d %d %d", busy, used_mib, processes, &pid) < 3) *busy = 0;
         fclose(file);
     }
+    return pid;
 }
 
 static int number_in(const char *what, int index, int otherwise) {
@@ -108,11 +111,15 @@ int nvmlDeviceGetUtilizationRates(Device *device, Utilization *found) {
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *found, void *infos) {
-    int busy, used_mib, processes;
-    state(device, &busy, &used_mib, &processes);
+    int busy, used_mib, processes, pid = state(device, &busy, &used_mib, &processes);
     int enough = (int)*found >= processes;
     *found = processes;
     if (!enough) return INSUFFICIENT_SIZE;
-    if (processes) memset(infos, 0, 24 * processes);
+    struct { unsigned pid; unsigned long long used; unsigned instances[2]; } *each = infos;
+    for (int i = 0; i < processes; i++) {
+        memset(&each[i], 0, sizeof each[i]);
+        each[i].pid = pid;
+        each[i].used = (unsigned long long)used_mib << 20;
+    }
     return SUCCESS;
 }

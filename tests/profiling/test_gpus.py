@@ -25,7 +25,8 @@ to = os.environ["OPTSCHED_PROGRESS"]
 state = os.environ["GPU_STATE"]
 ids = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 for i, gpu in enumerate(ids):
-    open(f"{state}-{gpu[4:]}", "w").write(f"60 {3072 + 1024 * i} 1")
+    pid = os.environ.get("STRANGER", os.getpid())
+    open(f"{state}-{gpu[4:]}", "w").write(f"60 {3072 + 1024 * i} 1 {pid}")
 began = time.time()
 for step in range(1, 10**6):
     time.sleep(0.02)
@@ -47,7 +48,7 @@ def library(tmp_path_factory) -> Path:
 def profile(library, tmp_path, python):
     """Run `optsched profile --json` on a host with so many GPUs, in the states given by index."""
 
-    def go(*options, gpus=4, states=(), visible=None, good=lambda measured: True):
+    def go(*options, gpus=4, states=(), visible=None, stranger=None, good=lambda measured: True):
         for time_s in ("1s", "8s", "60s"):
             for old in tmp_path.glob("state-*"):
                 old.unlink()
@@ -60,6 +61,8 @@ def profile(library, tmp_path, python):
                 "GPU_STATE": str(tmp_path / "state"),
             }
             environment.pop("CUDA_VISIBLE_DEVICES", None)
+            if stranger is not None:
+                environment["STRANGER"] = str(stranger)
             if visible is not None:
                 environment["CUDA_VISIBLE_DEVICES"] = visible
             words = ["profile", "--for", time_s, "--json", *options, "--", *python(TRAIN)]
@@ -100,6 +103,17 @@ def test_gpus_in_use_are_not_measured(profile) -> None:
     assert "gpu_memory_gib" not in found["measured"] and "gpu_duty" not in found["measured"]
     assert found["measured"]["absent"]["gpu_memory_gib"] == "others use the GPU: GPU-0"
     assert "gpu_memory_gib" not in found["profile"]
+
+
+def test_who_comes_meanwhile_is_not_measured(profile) -> None:
+    """Its memory and its kernels were taken for those of the command."""
+    with subprocess.Popen(["sleep", "600"]) as other:
+        found, _ = profile(stranger=other.pid, good=lambda measured: measured.get("steps", 0) > 10)
+        other.kill()
+    measured = found["measured"]
+    assert "gpu_memory_gib" not in measured and "gpu_duty" not in measured
+    assert measured["absent"]["gpu_duty"] == "others use the GPU: GPU-0"
+    assert any("others used the GPU meanwhile" in note for note in measured["notes"])
 
 
 def test_cuda_visible_devices_is_kept_to(profile) -> None:

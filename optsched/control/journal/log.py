@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...duration import human
 from ...model import Placement
+from ...noun import number_of
 from ...picture.text import printable
 from .events import (
     AttemptEnded,
@@ -126,7 +127,7 @@ def _submitted(event: Submitted) -> str:
 def _node(event: NodeSeen) -> str:
     why = f": {event.reason}" if event.reason else ""
     state = "is usable" if event.usable else "takes no jobs"
-    out = f"; out of order: {', '.join(event.out)}" if event.out else ""
+    out = f"; without {', '.join(event.out)}" if event.out else ""
     return f"node {event.node} {state}{why}{out}"
 
 
@@ -135,9 +136,9 @@ def place(placement: Placement) -> str:
     if not placement:
         return "no node"
     return ", ".join(
-        f"{slot.node} ({slot.gpus} GPU{'s' * (slot.gpus != 1)})"
+        f"{slot.node} ({number_of(slot.gpus, 'GPU')})"
         if slot.gpus
-        else f"{slot.node} ({slot.cpus} cores)"
+        else f"{slot.node} ({number_of(slot.cpus, 'core')})"
         for slot in placement
     )
 

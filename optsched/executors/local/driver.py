@@ -23,10 +23,11 @@ FIRST_S = 30.0
 @record
 class Gpu:
     """A GPU, or an instance of one: `kind` is "" for a whole one, else the profile of the
-    instance."""
+    instance. `pids` are the processes that held its memory when the driver was asked."""
 
     id: str
     kind: str
+    pids: tuple[int, ...]
 
 
 class Driver:
@@ -106,7 +107,9 @@ class Driver:
                 answer = json.loads(line)
                 self._fault = answer.get("fault")
                 if self._fault is None:
-                    self._gpus = tuple(Gpu(*listed) for listed in answer["gpus"])
+                    self._gpus = tuple(
+                        Gpu(id, kind, tuple(pids)) for id, kind, pids in answer["gpus"]
+                    )
                 self._asked_s = self._silent_since = None
                 self._heard.set()
                 self._closed.wait(EVERY_S)

@@ -3,7 +3,7 @@
 import os
 import select
 import socket
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from ..base import AttemptKey, Beside, NodeStatus, Order, Record, RefusedError
 from ..orders import check, everybodys_environment, recorded, recorded_node
 from ..supervision import cgroups, processes, records
 from .attempt import KILL_NOW, LOOK, Attempt
-from .driver import Driver
-from .gpus import LocalNode, Share, free, shares
+from .driver import Driver, Gpu
+from .gpus import LocalNode, Share, free, shares, stranger_on
 
 
 class LocalExecutor(AttemptExecutor[Attempt]):
@@ -39,7 +39,7 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         self._groups = cgroups.parents()
         self._children: list[int] = []
         self._driver = Driver()
-        self._out: dict[str, tuple[str, ...]] = {}
+        self._out: dict[str, dict[str, str]] = {}
         known = records.read(folder / "gpus.json") or {}
         try:
             self._shares = shares(nodes, self._driver, known)
@@ -60,22 +60,21 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """Return all nodes as declared; of one whose real GPUs the driver no longer lists these are
-        out."""
+        """Return all nodes as declared; of one whose real GPUs the driver no longer lists, or
+        somebody uses to whom they were not given, these are out."""
         listed, silent = self._driver.look() if any(self._real.values()) else ((), None)
-        there = {gpu.id for gpu in listed}
+        if silent is None:
+            with self._lock:
+                self._out = _out(self._real, listed, self._held("gpu_ids"))
         statuses = []
         for name, share in self._shares.items():
-            ids, reason = self._real.get(name, ()), None
-            if silent is None:
-                self._out[name] = tuple(gpu for gpu in ids if gpu not in there)
-            out = self._out.get(name, ())
-            if ids and silent is not None:
-                reason = silent
-            elif ids and len(out) == len(ids):
-                reason = f"the driver no longer lists {', '.join(out)}"
+            ids, out = self._real.get(name, ()), self._out.get(name, {})
+            reason = silent if ids else None
+            if reason is None and out:
+                reason = "; ".join(dict.fromkeys(out.values()))
+            usable = not ids or (silent is None and len(out) < len(ids))
             statuses.append(
-                NodeStatus(node=share.local.node, usable=reason is None, reason=reason, out=out)
+                NodeStatus(node=share.local.node, usable=usable, reason=reason, out=tuple(out))
             )
         return tuple(statuses)
 
@@ -213,6 +212,23 @@ class LocalExecutor(AttemptExecutor[Attempt]):
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
                     left.append(pid)
         self._children = left
+
+
+def _out(
+    real: Mapping[str, Sequence[str]], listed: Sequence[Gpu], held: Set[str]
+) -> dict[str, dict[str, str]]:
+    """Return the GPUs of each node that nobody can be given, with a clause that says why."""
+    there = {gpu.id: gpu for gpu in listed}
+    out: dict[str, dict[str, str]] = {}
+    for name, ids in real.items():
+        gone = ", ".join(gpu for gpu in ids if gpu not in there)
+        out[name] = {}
+        for gpu in ids:
+            if gpu not in there:
+                out[name][gpu] = f"the driver no longer lists {gone}"
+            elif gpu not in held and (stranger := stranger_on(there[gpu])) is not None:
+                out[name][gpu] = f"{gpu} is used by process {stranger}, which no job on it started"
+    return out
 
 
 def _free_port(held: Set[int]) -> int:

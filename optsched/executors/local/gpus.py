@@ -3,16 +3,20 @@
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 from ...errors import InputError
 from ...frozen import frozen
 from ...model import Node
 from ..orders import names_folder
+from ..supervision.processes import alive, identity
 from .driver import Driver, Gpu
 
 Taken = TypeVar("Taken")
+MPS = "nvidia-cuda-mps"
 
 
 @frozen
@@ -154,6 +158,20 @@ def _check_kinds(real: Sequence[Node], kinds: Mapping[str, str]) -> None:
                     f"kinds ({kind or 'whole'}, {kinds[node.name] or 'whole'}); give them different"
                     " ones"
                 )
+
+
+def stranger_on(gpu: Gpu) -> int | None:
+    """Return a process that still uses a GPU which no attempt holds, None where none does.
+    Processes that have ended since the driver was asked do not count, nor those of other
+    containers, which have no number here, nor the server of MPS, which waits for its next
+    client."""
+    for pid in gpu.pids:
+        who = identity(pid)
+        if who is not None and alive(who):
+            with suppress(OSError):
+                if not Path(f"/proc/{pid}/comm").read_text().startswith(MPS):
+                    return pid
+    return None
 
 
 def free(

@@ -29,7 +29,7 @@ function showNodes(leaving) {
     write(box.firstElementChild, `${node.name}${node.gpu_type ? ` · ${node.gpu_type}` : ""} · ${node.gpus_in_use}/${node.gpus}${node.usable ? "" : " · unusable"}`);
     box.lastElementChild.replaceChildren(...squares.map((held, k) => {
       const isHeld = Array.isArray(held);
-      return el("div", {class: looks[k], title: short(held === null ? "idle" : held === "out" ? "out of order" : `${held[0] ?? "somebody else's"} ${held[1]}`), ...(isHeld && held[0] ? {"data-job": held[0]} : {})});
+      return el("div", {class: looks[k], title: short(held === null ? "idle" : held === "out" ? "not given to jobs" : `${held[0] ?? "somebody else's"} ${held[1]}`), ...(isHeld && held[0] ? {"data-job": held[0]} : {})});
     }));
   }
 }
