@@ -139,11 +139,11 @@ def nodes_table(nodes: list[Json]) -> "Table":
 
 
 def _cells(node: Json) -> tuple[str, ...]:
-    said = [f"without {', '.join(node['out'])}"] if node["out"] else []
+    said = []
     if not node["usable"]:
         said.append(f"takes no jobs: {node['reason'] or 'drained'}")
-    elif node["reason"]:
-        said.append(node["reason"])
+    elif node["out"]:
+        said.append(node["reason"] or f"without {', '.join(node['out'])}")
     said += [f"{held['job'] or 'another user'} ({held['gpus']})" for held in node["holders"]]
     in_use = f"{node['gpus_in_use']} of {node['gpus']}"
     return node["name"], node["gpu_type"] or "-", in_use, ", ".join(said) or "-"

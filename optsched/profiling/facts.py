@@ -100,6 +100,9 @@ class Facts:
                 "no two steps were seen: the command writes none to OPTSCHED_PROGRESS and runs no "
                 "PyTorch optimizer, or needs longer than it was given"
             )
+            self.notes.append(
+                "without steps it may not have got beyond its start-up, and need more memory later"
+            )
             return
         times = steps.times
         self.values |= {
@@ -233,14 +236,19 @@ class Facts:
         if nvml is None:
             self.absent["gpu_memory_gib"] = self.absent["gpu_duty"] = "NVML finds no GPU here"
             return
-        shared = set(nvml.in_use).union(*(run.shared_gpus for run in self.runs))
-        if shared:
-            others = f"others use the GPU: {', '.join(sorted(shared))}"
-            self.absent["gpu_memory_gib"] = self.absent["gpu_duty"] = others
-            self.notes.append("others used the GPU meanwhile, so its times are those beside them")
+        looks = [look for run in self.runs for look in run.gpus]
+        shared = {*nvml.in_use, *(look.gpu for look in looks if look.shared)}
+        others = f"others use the GPU: {', '.join(sorted(shared))}" if shared else None
+        if others is not None:
+            self.notes.append("others used the GPU meanwhile: its times are those beside them")
+        used = [look.used_bytes for look in looks if look.used_bytes is not None]
+        if any(look.shared and look.used_bytes is None for look in looks):
+            used = []
+        peak = max(used, default=0) / GIB
+        self._add("gpu_memory_gib", peak or None, others or "NVML saw it hold nothing")
+        if others is not None or self.steps is None:
+            self.absent["gpu_duty"] = others or "without steps nobody knows when it trained"
             return
-        used = [look.used_bytes for run in self.runs for look in run.gpus]
-        self._add("gpu_memory_gib", max(used) / GIB if used else None, "NVML did not answer")
         busy = [
             look.busy
             for look in self.first.gpus

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +10,22 @@ from ..errors import InputError
 from ..frozen import record
 
 GIB = 1 << 30
+Whose = Callable[[Set[int]], tuple[Set[int], Set[int]]]
+"""Divides processes into those of the command and those of others, without those whose numbers mean
+nothing here, as those of other containers."""
 
 
 @record
 class GpuSample:
-    """One look at one GPU; `busy` is the share of the last moment in which a kernel ran, None where
-    NVML cannot say."""
+    """One look at one GPU: `busy` is the share of the last moment in which a kernel ran,
+    `used_bytes` what the command holds of its memory (None where NVML cannot say), and `shared`
+    tells whether others used it, too."""
 
     at_s: float
-    gpu: int
+    gpu: str
     busy: float | None
-    used_bytes: int
+    used_bytes: int | None
+    shared: bool
 
 
 @dataclass(slots=True)
@@ -35,24 +41,27 @@ class Gpus:
     used_before: list[int]
     in_use: tuple[str, ...]
 
-    def sample(self, at_s: float) -> list[GpuSample]:
-        """Look at each GPU; one that does not answer is left out."""
+    def sample(self, at_s: float, whose: Whose) -> list[GpuSample]:
+        """Look at each GPU; one that does not answer is left out.
+
+        What a GPU holds more than before is the command's where it has it alone, CUDA contexts
+        included. Beside others it is what NVML says of its processes.
+        """
         samples = []
-        for i, handle in enumerate(self.handles):
+        for gpu, handle, before in zip(self.ids, self.handles, self.used_before, strict=True):
             with contextlib.suppress(self.nvml.NVMLError):
-                used = int(self.nvml.nvmlDeviceGetMemoryInfo(handle).used)
+                used: int | None = max(
+                    0, int(self.nvml.nvmlDeviceGetMemoryInfo(handle).used) - before
+                )
                 busy = None
                 with contextlib.suppress(self.nvml.NVMLError):  # MIG has no utilisation
                     busy = self.nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-                samples.append(GpuSample(at_s, i, busy, max(0, used - self.used_before[i])))
+                holders = _holders(self.nvml, handle)
+                own, strangers = whose(holders.keys())
+                if strangers or gpu in self.in_use:
+                    used = _sum([holders[pid] for pid in own]) if own or strangers else None
+                samples.append(GpuSample(at_s, gpu, busy, used, bool(strangers)))
         return samples
-
-    def users(self) -> dict[str, set[int]]:
-        """Return the processes on each GPU, by its id."""
-        return {
-            gpu_id: _processes(self.nvml, handle)
-            for gpu_id, handle in zip(self.ids, self.handles, strict=True)
-        }
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -84,7 +93,7 @@ def open_gpus(count: int) -> Gpus | None:
             f"--gpus {count}: there are only {len(handles)} GPUs here; ask for at most that many"
         )
     used = {i: int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for i, handle in enumerate(handles)}
-    others = {i: _processes(nvml, handle) for i, handle in enumerate(handles)}
+    others = {i: _holders(nvml, handle) for i, handle in enumerate(handles)}
     chosen = sorted(sorted(used, key=lambda i: (bool(others[i]), i))[:count])
     ids = tuple(_text(nvml.nvmlDeviceGetUUID(handles[i])) for i in chosen)
     return Gpus(
@@ -114,11 +123,17 @@ def _visible(nvml: Any) -> list[Any]:
     return handles
 
 
-def _processes(nvml: Any, handle: Any) -> set[int]:
+def _sum(held: Sequence[int | None]) -> int | None:
+    return None if None in held else sum(filter(None, held))
+
+
+def _holders(nvml: Any, handle: Any) -> dict[int, int | None]:
+    """Return how many bytes each process on a GPU holds."""
     try:
-        return {int(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return {int(one.pid): one.usedGpuMemory for one in running}
     except nvml.NVMLError:
-        return set()
+        return {}
 
 
 def _text(value: str | bytes) -> str:

@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ class Watched:
     report.
 
     `asked_s` is None where the command ended by itself, `killed` says that it was still there after
-    the grace, `shared_gpus` are GPUs of it that others used meanwhile, and `left_behind` is how
-    many processes outside its process group outlived it and were killed.
+    the grace, and `left_behind` how many processes outside its process group outlived it and were
+    killed.
     """
 
     started_s: float
@@ -68,7 +68,6 @@ class Watched:
     host: list[HostSample] = field(default_factory=list)
     peak_bytes: int = 0
     gpus: list[GpuSample] = field(default_factory=list)
-    shared_gpus: set[str] = field(default_factory=set)
     saved_bytes: int | None = None
     left_behind: int = 0
     output: str = ""
@@ -135,6 +134,7 @@ def _watch(
     until_steps: int | None,
 ) -> None:
     report = Report(reported)
+    whose = partial(_whose, root.pid, hook)
     deadline_s, sample_at_s = watched.started_s + setting.for_s, watched.started_s
     latest: Progress | None = None
     steps = 0
@@ -154,8 +154,7 @@ def _watch(
                 watched.host.append(seen[0])
                 watched.peak_bytes = max(watched.peak_bytes, seen[0].memory_bytes, seen[1])
             if setting.nvml is not None:
-                watched.gpus.extend(setting.nvml.sample(now_s))
-                watched.shared_gpus |= _shared(setting.nvml, root.pid, hook)
+                watched.gpus.extend(setting.nvml.sample(now_s, whose))
             took_s = time.monotonic() - now_s
             sample_at_s = now_s + max(SAMPLE_EVERY_S, 20 * took_s)
             if until_steps is not None and steps < until_steps:
@@ -172,20 +171,12 @@ def _watch(
             end_group(root.pid)
 
 
-def _shared(gpus: Gpus, root: int, hook: Path) -> set[str]:
-    """Return the GPUs on which there are processes of this host that are not of the command."""
-    users = {
-        gpu_id: {pid for pid in pids if identity(pid) is not None}
-        for gpu_id, pids in gpus.users().items()
-    }
-    own = {root, *descendants(root)}
-    if not own.issuperset(chain(*users.values())):  # daemons of it are no descendants any more
-        own.update(marked(_mark(hook)))
-    return {
-        gpu_id
-        for gpu_id, pids in users.items()
-        if any(pid not in own and identity(pid) is not None for pid in pids)
-    }
+def _whose(root: int, hook: Path, pids: Set[int]) -> tuple[Set[int], Set[int]]:
+    """Return which of some processes are of the command, and which of others on this host."""
+    own = pids & {root, *descendants(root)}
+    left = {pid for pid in pids - own if identity(pid) is not None}
+    daemons = left and left.intersection(marked(_mark(hook)))  # they descend from nobody any more
+    return own | daemons, left - daemons
 
 
 def _mark(hook: Path) -> bytes:

@@ -99,7 +99,8 @@ def test_memory_and_duty_are_measured(profile) -> None:
 
 
 def test_gpus_in_use_are_not_measured(profile) -> None:
-    found, _ = profile(states={0: "90 8000 1"}, gpus=1)
+    """Nor is their memory where NVML tells of processes that have no number here."""
+    found, _ = profile(states={0: "90 8000 1"}, gpus=1, stranger=0)
     assert "gpu_memory_gib" not in found["measured"] and "gpu_duty" not in found["measured"]
     assert found["measured"]["absent"]["gpu_memory_gib"] == "others use the GPU: GPU-0"
     assert "gpu_memory_gib" not in found["profile"]
@@ -113,7 +114,36 @@ def test_who_comes_meanwhile_is_not_measured(profile) -> None:
     measured = found["measured"]
     assert "gpu_memory_gib" not in measured and "gpu_duty" not in measured
     assert measured["absent"]["gpu_duty"] == "others use the GPU: GPU-0"
+    assert "sharing" not in found["profile"]
     assert any("others used the GPU meanwhile" in note for note in measured["notes"])
+
+
+def test_beside_others_its_memory_is_that_of_its_processes(profile) -> None:
+    """The GPU was in use before, of which NVML says nothing later on."""
+    found, _ = profile(
+        states={0: "90 8000 1"}, gpus=1, good=lambda measured: "gpu_memory_gib" in measured
+    )
+    assert found["measured"]["gpu_memory_gib"] == 3
+    assert found["measured"]["absent"]["gpu_duty"] == "others use the GPU: GPU-0"
+
+
+def test_a_command_without_steps_has_no_duty(library, tmp_path) -> None:
+    """Its start-up, in which no kernel runs, was taken for its steps: two such jobs would have
+    shared a GPU at full speed."""
+    script = "printf '60 3072 1' > $GPU_STATE-0; sleep 600"
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(library.parent),
+        "GPU_COUNT": "1",
+        "GPU_STATE": str(tmp_path / "state"),
+    }
+    words = ["profile", "--for", "2s", "--json", "--", "sh", "-c", script]
+    done = subprocess.run(
+        [sys.executable, "-m", "optsched", *words], capture_output=True, text=True, env=environment
+    )
+    found = json.loads(done.stdout)
+    assert "sharing" not in found["profile"] and found["measured"]["gpu_memory_gib"] == 3
+    assert found["measured"]["absent"]["gpu_duty"] == "without steps nobody knows when it trained"
 
 
 def test_cuda_visible_devices_is_kept_to(profile) -> None:

@@ -125,10 +125,9 @@ def _submitted(event: Submitted) -> str:
 
 
 def _node(event: NodeSeen) -> str:
-    why = f": {event.reason}" if event.reason else ""
+    why = event.reason or (f"without {', '.join(event.out)}" if event.out else None)
     state = "is usable" if event.usable else "takes no jobs"
-    out = f"; without {', '.join(event.out)}" if event.out else ""
-    return f"node {event.node} {state}{why}{out}"
+    return f"node {event.node} {state}{f': {why}' if why else ''}"
 
 
 def place(placement: Placement) -> str:
