@@ -7,6 +7,7 @@ from typing import Any
 
 from ..files import csv_text
 from ..frozen import record
+from ..picture.text_simulation import lost_gpu_h
 from ..plugins.registry import listed
 from .design import Method, Settings, arguments
 from .intervals import Interval, mean_interval
@@ -84,8 +85,8 @@ def _deadlines_missed(result: Result) -> float | None:
 def _lost_gpu_h(result: Result) -> float | None:
     """Return the GPU-hours that were held without counting: overheads of every restart, and work
     that was lost."""
-    hours = (result.answer or {}).get("gpu_h")
-    return float(hours["held"] - hours["work"] - hours["first_starts"]) if hours else None
+    answer = result.answer or {}
+    return lost_gpu_h(answer) if answer.get("gpu_h") else None
 
 
 COLUMNS = (
