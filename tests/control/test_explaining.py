@@ -354,12 +354,13 @@ def test_the_queue_and_the_explanation_give_the_same_cause(
     assert told(lab, "wide") == "the last round gave its place to others"
     lab.executor.drained = {"n1"}
     lab.run(2)
-    assert told(lab, "wide") == "it could only run on nodes that take no jobs now"
-    assert "It could only run on nodes that take no jobs now." in said(lab, "wide")
+    assert told(lab, "wide") == "it could only run on nodes that take no jobs now (n1: drained)"
+    assert "It could only run on nodes that take no jobs now (n1: drained)." in said(lab, "wide")
     assert told(lab, "licensed") == causes["licensed"]
     lab.executor.drained = {"n0", "n1"}
     lab.run(2)
-    assert told(lab, "licensed") == "it could only run on nodes that take no jobs now"
+    closed = "n0: drained, n1: drained"
+    assert told(lab, "licensed") == f"it could only run on nodes that take no jobs now ({closed})"
 
 
 def test_jobs_of_a_higher_priority_go_first(lab: Lab) -> None:

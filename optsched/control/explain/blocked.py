@@ -165,8 +165,21 @@ class Obstacles:
             return Obstacle("full", "it needs GPUs that the cluster manager has given to others")
         usable = None if self._usable is None else Catalogue.of(self._usable, self._tenants)
         if usable and (not usable.cluster.nodes or why_never(usable, job) is not None):
-            return Obstacle("full", "it could only run on nodes that take no jobs now")
+            able = self._able(job)
+            closed = [
+                f"{status.node.name}: {status.reason or 'drained'}"
+                for status in self._known.statuses
+                if not status.usable and status.node.name in able
+            ]
+            why = f"it could only run on nodes that take no jobs now ({_first(closed)})"
+            return Obstacle("full", why)
         return self._taken(job, rows, now_s)
+
+    def _able(self, job: Job) -> set[str]:
+        """Return the nodes on which a job could run if nobody else did."""
+        catalogue = Catalogue.of(self._cluster)
+        modes = [option.mode for option in catalogue.options(job)]
+        return {name for mode in modes for name in catalogue.room(job, mode)}
 
     def _rows(self, now_s: float) -> list[Row]:
         """Return the rows that belong to no node, with what windows leave of them now."""
@@ -183,8 +196,7 @@ class Obstacles:
         catalogue = Catalogue.of(self._cluster)
         modes = [option.mode for option in catalogue.options(job)]
         if ties is not None:
-            able = {name for mode in modes for name in catalogue.room(job, mode)}
-            nodes = sum(1 << self._cluster.node_order[name] for name in able)
+            nodes = sum(1 << self._cluster.node_order[name] for name in self._able(job))
             why = self._domains.why_closed(ties, nodes)
             if why is not None:
                 return Obstacle("full", why)

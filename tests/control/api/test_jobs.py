@@ -323,6 +323,8 @@ def test_sizes_types_and_profiles_reach_the_round(live: Live) -> None:
 def test_nodes_rounds_and_state_agree(live: Live) -> None:
     live.submit(1000.0, name="holder", gpus=3)
     live.wait("holder", "running")
+    live.submit(0.1, name="another")
+    live.wait("another", "completed")
     nodes = live.ask("GET", "/v1/nodes")[1]["nodes"]
     held = [
         (node["name"], one["gpus"])
