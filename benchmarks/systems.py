@@ -29,6 +29,8 @@ MARKED, BEHIND = (
     re.compile(rf"(?<=<!-- {name} -->\n)(.*?)(?=<!-- /{name} -->)", re.S)
     for name in ("overview", "behind")
 )
+IDEAL = "no contention"
+"""A method that is played on links as no cluster has them."""
 BY_CLOCK = ("decision, ", "run s")
 """How the heads of columns begin that differ from machine to machine."""
 CLAIM = re.compile(
@@ -166,9 +168,10 @@ def behind() -> str:
         page = path.read_text()
         title = page.removeprefix("# ").partition("\n")[0].partition(":")[0]
         for instance, mean in means(page):
-            own, best = mean.pop("optsched", None), min(mean, key=mean.__getitem__)
+            own, rivals = mean.get("optsched"), mean.keys() - {"optsched", IDEAL}
             if not own:  # inference takes seconds, of which these tables tell another column
                 continue
+            best = min(sorted(rivals), key=mean.__getitem__)
             tables += 1
             if own > mean[best]:
                 lines.append(
