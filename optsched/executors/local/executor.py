@@ -60,8 +60,8 @@ class LocalExecutor(AttemptExecutor[Attempt]):
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def inventory(self) -> tuple[NodeStatus, ...]:
-        """Return all nodes as declared; of one whose real GPUs the driver no longer lists, or
-        somebody uses to whom they were not given, these are out."""
+        """Return all nodes as declared. Out are real GPUs that the driver no longer lists, or that
+        a process uses which no job on them started."""
         listed, silent = self._driver.look() if any(self._real.values()) else ((), None)
         if silent is None:
             with self._lock:
