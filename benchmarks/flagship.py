@@ -446,6 +446,7 @@ class Runs:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
         self.known: dict[str, dict[str, Any]] = (
             json.loads(path.read_text()) if path.exists() else {}
         )
@@ -495,7 +496,7 @@ def main() -> None:
         windows=1,
         limit=600.0,
         processes=1,
-        results=Path("flagship.json"),
+        results=Path("build/flagship.json"),
         run=False,
         seed=int,
     )
