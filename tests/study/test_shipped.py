@@ -106,6 +106,34 @@ def test_a_page_has_no_columns_of_the_clock_and_a_row_has_the_range_of_what_is_s
     )
 
 
+def test_means_are_those_of_each_instance() -> None:
+    page = """# Some: thing
+
+### Published and seen: verdicts
+
+| claim | seen |
+|---|---|
+| `a` against `optsched`, mean JCT | -1 % |
+
+### first
+
+| method | mean JCT h | p99 JCT h |
+|---|--:|--:|
+| `a` | **1.25 ± 0.10** | 9.0 |
+| `optsched` | 1.30 | **8.0** |
+
+### second
+
+| method | mean JCT h | workflow latency s |
+|---|--:|--:|
+| `optsched` | 0.00 ± 0.00 | **2.50 ± 0.10** |
+"""
+    assert list(systems.means(page)) == [
+        ("first", "h", {"a": 1.25, "optsched": 1.3}),
+        ("second", "s", {"optsched": 2.5}),
+    ]
+
+
 def test_published_optima_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPTSCHED_DATA", str(tmp_path))
     monkeypatch.chdir(ROOT)
