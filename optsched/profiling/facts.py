@@ -101,7 +101,8 @@ class Facts:
                 "PyTorch optimizer, or needs longer than it was given"
             )
             self.notes.append(
-                "without steps it may not have got beyond its start-up, and need more memory later"
+                "no steps were seen: it may not have got past its start-up, and may need more "
+                "memory later"
             )
             return
         times = steps.times
@@ -245,9 +246,11 @@ class Facts:
         if any(look.shared and look.used_bytes is None for look in looks):
             used = []
         peak = max(used, default=0) / GIB
-        self._add("gpu_memory_gib", peak or None, others or "NVML saw it hold nothing")
+        self._add("gpu_memory_gib", peak or None, others or "NVML saw it use no memory")
         if others is not None or self.steps is None:
-            self.absent["gpu_duty"] = others or "without steps nobody knows when it trained"
+            self.absent["gpu_duty"] = (
+                others or "no steps were seen, so it is not known when it trained"
+            )
             return
         busy = [
             look.busy

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
+from ..executors.local.listing import holders, text
 from ..frozen import record
 
 GIB = 1 << 30
@@ -56,10 +57,10 @@ class Gpus:
                 busy = None
                 with contextlib.suppress(self.nvml.NVMLError):  # MIG has no utilisation
                     busy = self.nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-                holders = _holders(self.nvml, handle)
-                own, strangers = whose(holders.keys())
+                held = holders(self.nvml, handle)
+                own, strangers = whose(held.keys())
                 if strangers or gpu in self.in_use:
-                    used = _sum([holders[pid] for pid in own]) if own or strangers else None
+                    used = _sum([held[pid] for pid in own]) if own or strangers else None
                 samples.append(GpuSample(at_s, gpu, busy, used, bool(strangers)))
         return samples
 
@@ -93,14 +94,14 @@ def open_gpus(count: int) -> Gpus | None:
             f"--gpus {count}: there are only {len(handles)} GPUs here; ask for at most that many"
         )
     used = {i: int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for i, handle in enumerate(handles)}
-    others = {i: _holders(nvml, handle) for i, handle in enumerate(handles)}
+    others = {i: holders(nvml, handle) for i, handle in enumerate(handles)}
     chosen = sorted(sorted(used, key=lambda i: (bool(others[i]), i))[:count])
-    ids = tuple(_text(nvml.nvmlDeviceGetUUID(handles[i])) for i in chosen)
+    ids = tuple(text(nvml.nvmlDeviceGetUUID(handles[i])) for i in chosen)
     return Gpus(
         nvml=nvml,
         handles=[handles[i] for i in chosen],
         ids=ids,
-        name=_text(nvml.nvmlDeviceGetName(handles[chosen[0]])),
+        name=text(nvml.nvmlDeviceGetName(handles[chosen[0]])),
         total_bytes=min(int(nvml.nvmlDeviceGetMemoryInfo(handles[i]).total) for i in chosen),
         used_before=[used[i] for i in chosen],
         in_use=tuple(gpu_id for gpu_id, i in zip(ids, chosen, strict=True) if others[i]),
@@ -125,16 +126,3 @@ def _visible(nvml: Any) -> list[Any]:
 
 def _sum(held: Sequence[int | None]) -> int | None:
     return None if None in held else sum(filter(None, held))
-
-
-def _holders(nvml: Any, handle: Any) -> dict[int, int | None]:
-    """Return how many bytes each process on a GPU holds."""
-    try:
-        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        return {int(one.pid): one.usedGpuMemory for one in running}
-    except nvml.NVMLError:
-        return {}
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

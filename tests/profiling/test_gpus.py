@@ -143,7 +143,9 @@ def test_a_command_without_steps_has_no_duty(library, tmp_path) -> None:
     )
     found = json.loads(done.stdout)
     assert "sharing" not in found["profile"] and found["measured"]["gpu_memory_gib"] == 3
-    assert found["measured"]["absent"]["gpu_duty"] == "without steps nobody knows when it trained"
+    assert found["measured"]["absent"]["gpu_duty"] == (
+        "no steps were seen, so it is not known when it trained"
+    )
 
 
 def test_cuda_visible_devices_is_kept_to(profile) -> None:

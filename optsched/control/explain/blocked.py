@@ -171,8 +171,8 @@ class Obstacles:
                 for status in self._known.statuses
                 if not status.usable and status.node.name in able
             ]
-            why = f"it could only run on nodes that take no jobs now ({_first(closed)})"
-            return Obstacle("full", why)
+            which = f" ({_first(closed)})" if closed else ""
+            return Obstacle("full", f"it could only run on nodes that take no jobs now{which}")
         return self._taken(job, rows, now_s)
 
     def _able(self, job: Job) -> set[str]:

@@ -50,34 +50,37 @@ def _parts(pynvml: ModuleType, gpu: object) -> "list[tuple[str, str, list[int]]]
             raise
         divided = False  # a GPU that cannot be divided
     if not divided:
-        return [(_text(pynvml.nvmlDeviceGetUUID(gpu)), "", _holders(pynvml, gpu))]
+        return [(text(pynvml.nvmlDeviceGetUUID(gpu)), "", _users(pynvml, gpu))]
     instances = []
     for i in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, i)
-            name = _text(pynvml.nvmlDeviceGetName(instance))
+            name = text(pynvml.nvmlDeviceGetName(instance))
             kind = name.rpartition(" MIG ")[2] or "MIG"
-            uuid = _text(pynvml.nvmlDeviceGetUUID(instance))
-            instances.append((uuid, kind, _holders(pynvml, instance)))
+            uuid = text(pynvml.nvmlDeviceGetUUID(instance))
+            instances.append((uuid, kind, _users(pynvml, instance)))
         except pynvml.NVMLError:  # no instance has this number
             continue
     return instances
 
 
-def _holders(pynvml: ModuleType, gpu: object) -> "list[int]":
-    """Return the processes that hold its memory, none where the driver does not tell."""
+def _users(pynvml: ModuleType, gpu: object) -> "list[int]":
+    """Return the processes that hold more of its memory than a bare context, as far as is known."""
+    held = holders(pynvml, gpu)
+    return [pid for pid, size in held.items() if size is None or size > CONTEXT_BYTES]
+
+
+def holders(pynvml: ModuleType, gpu: object) -> "dict[int, int | None]":
+    """Return how many bytes of its memory each process holds, None where the driver does not tell;
+    nothing where it does not even tell who."""
     try:
         running = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
     except pynvml.NVMLError:
-        return []
-    return [
-        int(one.pid)
-        for one in running
-        if one.usedGpuMemory is None or one.usedGpuMemory > CONTEXT_BYTES
-    ]
+        return {}
+    return {int(one.pid): one.usedGpuMemory for one in running}
 
 
-def _text(value: "str | bytes") -> str:
+def text(value: "str | bytes") -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
