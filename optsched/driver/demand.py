@@ -24,6 +24,8 @@ class Demand:
     """The fewest GPUs that suffice, by pool."""
     least_gpus: int
     """The fewest of any pool; 0 where there is no need."""
+    elastic: bool
+    """Whether needs differ in how many GPUs they take."""
 
     @classmethod
     def made(cls, number: int, needs: tuple[Need, ...]) -> "Demand":
@@ -31,7 +33,9 @@ class Demand:
         fewest: dict[int, int] = {}
         for need in needs:
             fewest[need.pool] = min(need.gpus, fewest.get(need.pool, need.gpus))
-        return cls(number, needs, tuple(fewest.items()), min(fewest.values(), default=0))
+        least = min(fewest.values(), default=0)
+        elastic = len({need.gpus for need in needs}) > 1
+        return cls(number, needs, tuple(fewest.items()), least, elastic)
 
     def has_gpus(self, room: Room) -> bool:
         """Return whether some need has its GPUs free, wherever they are."""

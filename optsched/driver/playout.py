@@ -2,16 +2,16 @@
 
 import math
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model import Instance, Job, Placement
 from ..objectives import Inverse, JobCost, Objective, RankOfJobs, SumOfJobs, Usage
-from ..physics import setup_s, sharing_rate
+from ..physics import TIME_TOLERANCE_S, hold_to_save_s, setup_s, sharing_rate
 from ..physics.modes import Option
 from .demand import Demand
 from .layout import Need
@@ -25,6 +25,9 @@ Entry = tuple[tuple[int, float], tuple[float, int], str]
 MOST_STARTS = 500
 """So many starts are played; later ones are costed as if the rest of the queue were one stream of
 GPU time."""
+MOST_GROWING, MOST_TRIED = 200, 10
+"""Of more jobs none grows; of fewer so many are tried at an instant, until one does, and then as
+many again."""
 
 
 class Playouts:
@@ -32,8 +35,9 @@ class Playouts:
 
     After the first step no job is preempted and none arrives: waiting jobs start in the order of
     priority, then of seconds to completion x sqrt(GPUs) / weight, wherever they fit, each in its
-    fastest option that does. What is claimed is kept for who has claimed it. All trials must be of
-    the `world` as it is now.
+    fastest option that does. While nobody waits, elastic jobs are saved and restored on more GPUs
+    where they are done earlier so. What is claimed is kept for who has claimed it. All trials must
+    be of the `world` as it is now.
     """
 
     def __init__(self, world: World, objective: Objective) -> None:
@@ -67,6 +71,15 @@ class Playouts:
             if job_id not in world.saving:
                 self.ends_s[self.place[job_id]] = end_s
         self._played: dict[tuple[int, float], tuple[Trial, object, _Played]] = {}
+        self.growth_s = (
+            {
+                name: _growth_s(job)
+                for name, job in zip(names, jobs, strict=True)
+                if world.demand(name).elastic and job.preemptible and job.max_preemptions is None
+            }
+            if may_grow(world, names)
+            else {}
+        )
 
     def end_s(self, job_id: str) -> float:
         """Return when a job is done that runs, or gives back what it holds while it saves."""
@@ -93,8 +106,8 @@ class Playouts:
 
     def plan_cost(self, trial: Trial, now: Instance) -> tuple[float, float]:
         """Return what the first level comes to over the jobs of the instance `now`: in the plan
-        that a trial leads to if it is played to the end, and if all were done now. The first is
-        infinite where some job never starts."""
+        that a trial leads to if it is played to the end and no job grows, and if all were done now.
+        The first is infinite where some job never starts."""
         level = self._costs_of(now, now.jobs)[:1]
         ends_s = self.completions_s(trial, math.inf)
         return _cost(level, ends_s)[0], _cost(level, self._soonest_s(level))[0]
@@ -189,6 +202,18 @@ _Services = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 _Level = list[tuple[float, SumOfJobs | RankOfJobs, NDArray[np.int64], JobCost]]
 
 
+def may_grow(world: World, jobs: Collection[str]) -> bool:
+    """Return whether play-outs let elastic ones among these jobs grow."""
+    few = len(jobs) <= MOST_GROWING and not world.cluster.windows
+    return few and any(world.demand(job_id).elastic for job_id in jobs)
+
+
+def _growth_s(job: Job) -> float:
+    """Return how long a job does not work that is to go on elsewhere; with periodic checkpoints it
+    loses half of the time between two."""
+    return hold_to_save_s(job) + setup_s(job, True) + (job.profile.checkpoint_every_s or 0.0) / 2
+
+
 def _cost(levels: list[_Level], ends: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(
         sum(
@@ -247,6 +272,9 @@ class _Playout:
 
     def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
         self.most_starts, self.starts = most_starts, 0
+        # who grows does not wait for its GPUs to be saved: as a plan that would be too good
+        self.may_grow = bool(common.growth_s) and most_starts < math.inf
+        self.rates: dict[str, float] = {}
         self.started: dict[str, Fit] = {}
         self.begun: dict[str, Fit] = {}
         self.common, self.trial = common, trial
@@ -289,10 +317,12 @@ class _Playout:
         self._start_claimed()
         self._serve()
         self.begun = self.started.copy()
+        self._grow()
         while self.holders and self.starts < self.most_starts:
             self._release()
             self._start_claimed()
             self._serve()
+            self._grow()
         if self.most_starts < math.inf:
             self.common.complete_the_rest(self.ends_s, self.now_s)
         self.ends_s[np.isnan(self.ends_s)] = math.inf
@@ -389,16 +419,66 @@ class _Playout:
             self._start(job_id, option, fit[1])
             self._push_head(demand)
 
+    def _grow(self) -> None:
+        """While nobody waits, let elastic jobs go on in the fastest option that fits, first who
+        would gain most in its fastest."""
+        while self.may_grow and self.starts < self.most_starts:
+            if self.heads or self.blocked or self.claims or self.saving:
+                return
+            if not any(map(self._grows, self._growing())):
+                return
+
+    def _growing(self) -> list[str]:
+        """Return those who would gain most by growing."""
+        gains_s = []
+        for job_id in self.holding.keys() & self.common.growth_s.keys():
+            fastest = self.trial.options(job_id)[0].rate
+            left_s = self.ends_s[self.common.place[job_id]] - self.now_s
+            gain_s = left_s - self._left_after_s(job_id, fastest)
+            if gain_s > TIME_TOLERANCE_S and self.holding[job_id].partner is None:
+                gains_s.append((-gain_s, self.trial.order(job_id), job_id))
+        return [job_id for *_, job_id in nsmallest(MOST_TRIED, gains_s)]
+
+    def _left_after_s(self, job_id: str, rate: float) -> float:
+        """Return how long a job would still take if it went on at another rate."""
+        left_s = float(self.ends_s[self.common.place[job_id]]) - self.now_s
+        return self.common.growth_s[job_id] + left_s * self._rate(job_id) / rate
+
+    def _rate(self, job_id: str) -> float:
+        """Return the rate at which a job runs."""
+        if job_id not in self.rates:
+            begun = self.trial.started.get(job_id) or self.trial.joined.get(job_id)
+            self.rates[job_id] = begun[0].rate if begun else self.trial.rate_now(job_id)
+        return self.rates[job_id]
+
+    def _grows(self, job_id: str) -> bool:
+        """Let a job go on where it is done earlier, if there is such a place."""
+        trial, hold, place = self.trial, self.holding[job_id], self.common.place[job_id]
+        self.room.give(hold.need, hold.placement, finished=False)
+        fit = trial.demand(job_id).fit(self.room)
+        if fit is not None:
+            option = trial.options(job_id)[fit[0]]
+            left_s = self._left_after_s(job_id, option.rate)
+            if self.now_s + left_s < self.ends_s[place] - TIME_TOLERANCE_S:
+                self.rates[job_id] = option.rate
+                self._occupy(job_id, trial.need(job_id, option), fit[1], self.now_s + left_s)
+                return True
+        self.room.take(hold.need, hold.placement)
+        return False
+
     def _start(self, job_id: str, option: Option, placement: Placement) -> None:
         trial = self.trial
         end_s = self.now_s + trial.expected_run_s(job_id, option, placement)
         if trial.cluster.windows:
             end_s = trial.through_windows_s(job_id, placement, end_s)
-        need = trial.need(job_id, option)
+        self.rates[job_id] = option.rate
+        self._occupy(job_id, trial.need(job_id, option), placement, end_s)
+
+    def _occupy(self, job_id: str, need: Need, placement: Placement, end_s: float) -> None:
         self.room.take(need, placement)
         self.holding[job_id] = Hold(need, placement, None)
         self.ends_s[self.common.place[job_id]] = end_s
-        heappush(self.holders, (end_s, trial.order(job_id), job_id))
+        heappush(self.holders, (end_s, self.trial.order(job_id), job_id))
         self.starts += 1
 
     def _enqueue(self, job_id: str) -> None:

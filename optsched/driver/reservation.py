@@ -66,11 +66,11 @@ def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
     return max(GANG_PATIENCE_S, run_s) + GANG_BACKLOGS * backlog_s
 
 
-def swaps_matter(world: World, jobs: Collection[str]) -> bool:
-    """Return whether saving and restoring these jobs would take more than next to nothing of what
-    they have left."""
+def swaps_matter(world: World, jobs: Collection[str], nearly_free: float = NEARLY_FREE) -> bool:
+    """Return whether saving and restoring these jobs would take more than this share of what they
+    have left."""
     swap_s = sum(hold_to_save_s(job) + job.profile.restore_s for job in map(world.job, jobs))
-    return swap_s > NEARLY_FREE * sum(map(world.fastest_finish_s, jobs))
+    return swap_s > nearly_free * sum(map(world.fastest_finish_s, jobs))
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:

@@ -10,8 +10,8 @@ from annotated_types import Ge
 
 from optsched.bounds import lower_bounds
 from optsched.driver.borrowing import borrowers, may_borrow, with_promised
-from optsched.driver.playout import Playouts
-from optsched.driver.reservation import Reservations, swaps_matter
+from optsched.driver.playout import Playouts, may_grow
+from optsched.driver.reservation import NEARLY_FREE, Reservations, swaps_matter
 from optsched.driver.snapshot import Snapshot, snapshot
 from optsched.driver.trial import Trial
 from optsched.driver.world import World
@@ -36,7 +36,8 @@ from .parts.gang_weights import GANG
 from .parts.kept_places import KeptPlaces
 from .parts.priced_round import NO_LIMIT_S, PricedRounds
 from .parts.tiers import is_allowed, is_tiered
-from .xion import first_step
+from .srtf import Srtf
+from .xion import Xion, first_step
 
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
@@ -52,6 +53,9 @@ MOST_PLAN_S = 4.0
 """Most counted work of either, so that a live round of a hundred jobs takes about a second."""
 FEW_PLANNED, FEW_TIMES = 60, 2.0
 """The first plan of so many jobs or fewer is sought boldly, with so many times the work."""
+NEARLY_FREE_TO_GROW = 0.005
+"""Where jobs are elastic, preempting costs next to nothing only below this share of what jobs have
+left: those that may shrink or grow are preempted more often."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 
@@ -67,12 +71,14 @@ class Optsched:
     Where saving and restoring take long (`swaps_matter`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
     First steps are tried: that of the round (where run times are known), that of the round in which
-    all that runs goes on, that of `xion`, as long as no job has come that of a list rule, which
-    goes on with the last plan, and later those that leave GPUs idle for a job that fits soon. Each
-    is played forward by that rule for the jobs that are here, what it costs those still to come is
-    charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3,
-    1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`; nor,
-    as long as no job has come, than what it planned before.
+    all that runs goes on, that of `xion`, that of `srtf` (where jobs are elastic), as long as no
+    job has come that of a list rule, which goes on with the last plan, and later those that leave
+    GPUs idle for a job that fits soon. Each is played forward by that rule for the jobs that are
+    here, what it costs those still to come is charged, and the cheapest is taken (Bertsekas,
+    Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never worse than
+    to preempt nobody now, nor than `xion`; nor, as long as no job has come, than what it planned
+    before. Elastic jobs also start as these two rules would start them: prices start them on few
+    GPUs, on which they then stay.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more, but
@@ -219,11 +225,9 @@ class Optsched:
             steps.append(self._priced(world, now, pinned, FOR_PRICE))
         if not steps or steps[0].trial.victims:
             steps.insert(0, self._keeping(world, now, pinned))
-        xion = first_step(world, pinned, self.reservations)
-        starts = xion.started and not world.knows_run_times  # else prices start better
-        if (xion.victims or starts) and self._is_allowed(xion):
-            steps.append(Step(xion, None))
         playouts = Playouts(world, self.objective)
+        xion, by_rules = self._by_rules(world, pinned, elastic=bool(playouts.growth_s))
+        steps += by_rules
         going_on = Trial(world, pinned)
         if not (self._arrived or self.reservations.current) and self._is_allowed(going_on):
             steps.append(Step(going_on, None))
@@ -255,6 +259,21 @@ class Optsched:
         if self.reservations.current is None:
             best = as_played(best, playouts)
         return self._told(best, playouts, now, None if self._tiered else steps[0])
+
+    def _by_rules(
+        self, world: World, pinned: set[str], *, elastic: bool
+    ) -> tuple[Trial, list[Step]]:
+        """Return what Xion would do now, and the steps of rules that are worth trying: its own and,
+        where jobs are `elastic`, that of SRTF."""
+        rules = [Xion(), Srtf()] if elastic and world.knows_run_times else [Xion()]
+        trials = [first_step(world, pinned, self.reservations, rule) for rule in rules]
+        start_well = elastic or not world.knows_run_times  # else prices start better
+        worth_trying = [
+            Step(trial, None)
+            for trial in trials
+            if (trial.victims or (trial.started and start_well)) and self._is_allowed(trial)
+        ]
+        return trials[0], worth_trying
 
     def _rank(self, world: World) -> Snapshot | None:
         """Find out who borrows, and whether jobs are decided in tiers. Return the present as a
@@ -406,7 +425,8 @@ class Optsched:
     def _preemptions_matter(self, world: World) -> bool:
         """Return whether saving and restoring take so long that prices alone are no guide."""
         jobs = [*world.waiting, *world.running]
-        return self._counts_times_only and swaps_matter(world, jobs)
+        nearly_free = NEARLY_FREE_TO_GROW if may_grow(world, jobs) else NEARLY_FREE
+        return self._counts_times_only and swaps_matter(world, jobs, nearly_free)
 
 
 def _may_start(world: World) -> bool:

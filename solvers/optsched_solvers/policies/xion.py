@@ -449,14 +449,15 @@ def _victim(world: World, job_id: str) -> Victim:
     return Victim(job_id, hold_to_save_s(job), load_s, True)
 
 
-def first_step(world: World, pinned: Collection[str], reservations: Reservations) -> Trial:
-    """Return what Xion would do now beside what is claimed and reserved, if `pinned` go on; the
-    shortest jobs claim what its victims leave."""
+def first_step(
+    world: World, pinned: Collection[str], reservations: Reservations, rule: Srtf
+) -> Trial:
+    """Return what a new rule would do now beside what is claimed and reserved, if `pinned` go on;
+    the shortest jobs claim what its victims leave."""
     trial = Trial(world, pinned)
     with beside_claims(trial):
         trial.take_arrived()
-        rule = Xion()
-        rule.reservations = reservations
+        rule.reservations, rule.reserves = reservations, False
         rule.put_in_order(trial, trial.waiting)
         rule.serve(trial)
         if trial.victims:
