@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from ..frozen import record
 from ..model import Placement, Slot
-from ..physics import TIME_TOLERANCE_S, hold_to_save_s
+from ..physics import TIME_TOLERANCE_S, swap_s
 from ..physics.modes import Option
 from .outlook import Outlook
 from .placement import Room
@@ -69,8 +69,9 @@ def patience_s(gpus: int, run_s: float, backlog_s: float = 0.0) -> float:
 def swaps_matter(world: World, jobs: Collection[str], nearly_free: float = NEARLY_FREE) -> bool:
     """Return whether saving and restoring these jobs would take more than this share of what they
     have left."""
-    swap_s = sum(hold_to_save_s(job) + job.profile.restore_s for job in map(world.job, jobs))
-    return swap_s > nearly_free * sum(map(world.fastest_finish_s, jobs))
+    return sum(map(swap_s, map(world.job, jobs))) > nearly_free * sum(
+        map(world.fastest_finish_s, jobs)
+    )
 
 
 def too_much(held: int, gpus: int, total: int) -> bool:

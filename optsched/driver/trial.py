@@ -50,6 +50,10 @@ class Trial(World):
             command(self.origin)
         self.origin.claims = dict(self.claims)
 
+    def take_arrived(self) -> list[str]:
+        """Return those who have come to wait, without those who are hidden from a rule."""
+        return [job_id for job_id in super().take_arrived() if job_id in self.waiting]
+
     def start(self, job_id: str, option: Option, placement: Placement) -> None:
         if job_id not in self.waiting:
             raise PolicyError(f"job {job_id} cannot start at {self.now_s:g} s: it does not wait")

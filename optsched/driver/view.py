@@ -256,6 +256,11 @@ class ClusterView:
             + run_s(state.job, option.mode, self.remaining_work_s(job_id), speed)
         )
 
+    @property
+    def fetches_models(self) -> bool:
+        """Return whether some job fetches a model where it is not cached."""
+        return self._caches is not None
+
     def fetch_s(self, job_id: str, placement: Placement) -> float:
         """Return the seconds for which a job started now on `placement` would fetch its model."""
         return (

@@ -305,6 +305,12 @@ def hold_to_save_s(job: Job) -> float:
     return job.profile.checkpoint_s if job.profile.checkpoint_every_s is None else 0.0
 
 
+def swap_s(job: Job) -> float:
+    """Return the seconds for which GPUs do not work when a job is preempted and comes back: saving,
+    restoring, and fetching its model again."""
+    return hold_to_save_s(job) + job.profile.restore_s + job.profile.fetch_s
+
+
 def lost_s(job: Job, productive_s: float) -> float:
     """Return the productive seconds lost by a preemption after `productive_s` of them since the
     last checkpoint or start."""

@@ -17,7 +17,7 @@ from optsched.driver.trial import Trial
 from optsched.driver.world import World
 from optsched.model import Job
 from optsched.objectives import Objective, Usage, parse
-from optsched.physics import hold_to_save_s
+from optsched.physics import swap_s
 from optsched.plugins.options import (
     Duration,
     PluginOptions,
@@ -25,19 +25,21 @@ from optsched.plugins.options import (
     Share,
     declared_options,
 )
+from optsched.plugins.policy import Policy
 from optsched.round.decide import no_collection
 from optsched.round.facts import settle_s
 from optsched.round.plan import RoundSolution
 
+from .compass import Compass
 from .parts.agenda import Agenda, outline, search
 from .parts.awaited_places import awaiting
-from .parts.first_step import RoundRecord, Step, as_played, notes_of
+from .parts.first_step import RoundRecord, Step, as_played, by_rule, notes_of
 from .parts.gang_weights import GANG
 from .parts.kept_places import KeptPlaces
 from .parts.priced_round import NO_LIMIT_S, PricedRounds
 from .parts.tiers import is_allowed, is_tiered
 from .srtf import Srtf
-from .xion import Xion, first_step
+from .xion import Xion
 
 FEW_JOBS = 100
 """With so many jobs or fewer every round is decided, whatever the pace."""
@@ -263,11 +265,16 @@ class Optsched:
     def _by_rules(
         self, world: World, pinned: set[str], *, elastic: bool
     ) -> tuple[Trial, list[Step]]:
-        """Return what Xion would do now, and the steps of rules that are worth trying: its own and,
-        where jobs are `elastic`, that of SRTF."""
-        rules = [Xion(), Srtf()] if elastic and world.knows_run_times else [Xion()]
-        trials = [first_step(world, pinned, self.reservations, rule) for rule in rules]
-        start_well = elastic or not world.knows_run_times  # else prices start better
+        """Return what Xion would do now, and the steps of rules that are worth trying: its own,
+        where jobs are `elastic` that of SRTF, and where they fetch models that of Compass. Rigid
+        jobs without models, of known run times, prices start better."""
+        rules: list[Policy] = [Xion()]
+        if elastic and world.knows_run_times:
+            rules.append(Srtf())
+        if world.fetches_models and self.reservations.current is None:
+            rules.append(Compass())
+        trials = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
+        start_well = elastic or world.fetches_models or not world.knows_run_times
         worth_trying = [
             Step(trial, None)
             for trial in trials
@@ -382,7 +389,7 @@ class Optsched:
         come: all GPUs stand still for their share of what saving and restoring take, and as many
         jobs wait for that as come while what is here is done."""
         lost_gpu_s = sum(
-            world.held_gpus(job) * (hold_to_save_s(world.job(job)) + world.profile(job).restore_s)
+            world.held_gpus(job) * swap_s(world.job(job))
             for job in trial.victims
             if job not in xion.victims
         )

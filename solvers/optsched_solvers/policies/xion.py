@@ -2,19 +2,18 @@
 
 import math
 from bisect import bisect, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.driver import Fit, Need, Outlook, Reservations, Trial, World
+from optsched.driver import Fit, Need, Outlook, World
 from optsched.model import Placement, Running
 from optsched.physics import TIME_TOLERANCE_S, hold_to_save_s, lost_s, setup_s, unsaved_s
 from optsched.physics.contention import may_contend
 
-from .parts.claiming import beside_claims, claim_what_they_leave
 from .parts.configuration_choice import solved
 from .parts.demand_queue import Entry, Key, arrival_key
 from .parts.preemptive import Moment, Preemptive
@@ -278,7 +277,8 @@ class Xion(Srtf):
     as by SRTF, and the plan is the same.
 
     A lower priority gives way without having to pay. T comes from the expected ends of running
-    jobs. Of a job with periodic checkpoints L_r has the work that it would do again.
+    jobs. L_r has the fetch of its model and, of a job with periodic checkpoints, the work that it
+    would do again.
     """
 
     name = "xion"
@@ -441,25 +441,9 @@ class _Moment(Moment):
 def _victim(world: World, job_id: str) -> Victim:
     """Return what it costs to preempt a running job, in seconds."""
     job = world.job(job_id)
-    load_s = setup_s(job, ran_before=True)
+    load_s = setup_s(job, ran_before=True) + job.profile.fetch_s
     if job.profile.checkpoint_every_s:
         entry = world.entry(job_id)
         assert isinstance(entry, Running)
         load_s += lost_s(job, unsaved_s(entry, world.now_s))
     return Victim(job_id, hold_to_save_s(job), load_s, True)
-
-
-def first_step(
-    world: World, pinned: Collection[str], reservations: Reservations, rule: Srtf
-) -> Trial:
-    """Return what a new rule would do now beside what is claimed and reserved, if `pinned` go on;
-    the shortest jobs claim what its victims leave."""
-    trial = Trial(world, pinned)
-    with beside_claims(trial):
-        trial.take_arrived()
-        rule.reservations, rule.reserves = reservations, False
-        rule.put_in_order(trial, trial.waiting)
-        rule.serve(trial)
-        if trial.victims:
-            claim_what_they_leave(trial)
-    return trial

@@ -1,12 +1,17 @@
 """First steps that a policy tries before it takes one, and what is known of each."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
+from optsched.driver import Reservations, Trial, World
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
-from optsched.driver.trial import Trial
 from optsched.frozen import record
+from optsched.plugins.policy import Policy
 from optsched.round.plan import RoundSolution
+
+from .claiming import beside_claims, claim_what_they_leave
+from .preemptive import Preemptive
 
 
 @record
@@ -40,6 +45,21 @@ class RoundRecord:
     wall_s: float | None
     lead: float | None
     plan_gap: float | None
+
+
+def by_rule(
+    world: World, pinned: Collection[str], reservations: Reservations, rule: Policy
+) -> Trial:
+    """Return what a new rule would do now beside what is claimed and, if it is a preemptive one,
+    reserved, if `pinned` go on; the shortest jobs claim what its victims leave."""
+    trial = Trial(world, pinned)
+    with beside_claims(trial):
+        if isinstance(rule, Preemptive):
+            rule.reservations, rule.reserves = reservations, False
+        rule.decide(trial)
+        if trial.victims:
+            claim_what_they_leave(trial)
+    return trial
 
 
 def as_played(step: Step, playouts: Playouts) -> Step:
