@@ -3,7 +3,7 @@ finishes them first, models cached or fetched."""
 
 from dataclasses import dataclass, field
 
-from optsched.driver import World
+from optsched.driver import Fit, World
 from optsched.model import Placement, Slot
 from optsched.physics import setup_s
 from optsched.physics.modes import Option
@@ -43,6 +43,8 @@ class Compass:
     after the others. Priority comes before both. At most the first `LOOKED_AT` tasks are placed at
     an event.
 
+    After a decision `planned` says how and where the tasks that wait for a worker would start.
+
     Source: Compass (v1: Navigator), arXiv 2402.17652, sections on planning and dynamic adjustment.
     """
 
@@ -55,6 +57,7 @@ class Compass:
         self._after: dict[str, list[str]] | None = None
         self._tasks: dict[str, tuple[float, ...]] = {}
         self._others = DemandQueue()
+        self.planned: dict[str, Fit] = {}
 
     def decide(self, world: World) -> None:
         """Place every task that waits, and start those whose worker is free now."""
@@ -111,6 +114,7 @@ class Compass:
             for slot in world.placement(job_id):
                 if slot.gpus and order[slot.node] in workers:
                     workers[order[slot.node]].take(slot.gpus, max(end_s, world.now_s))
+        self.planned = {}
         waiting = sorted(self._tasks, key=self._tasks.__getitem__)
         for job_id in waiting[: self.LOOKED_AT]:
             best = self._best(world, job_id, workers)
@@ -127,6 +131,7 @@ class Compass:
                 run_s = ends_s - start_s
                 profile = world.profile(job_id)
                 worker.models.setdefault(profile.name, profile.fetch_s)
+                self.planned[job_id] = option, placement
             worker.take(gpus, start_s + run_s)
         self._unstick(world, waiting)
 

@@ -25,7 +25,6 @@ from optsched.plugins.options import (
     Share,
     declared_options,
 )
-from optsched.plugins.policy import Policy
 from optsched.round.decide import no_collection
 from optsched.round.facts import settle_s
 from optsched.round.plan import RoundSolution
@@ -73,14 +72,15 @@ class Optsched:
     Where saving and restoring take long (`swaps_matter`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
     First steps are tried: that of the round (where run times are known), that of the round in which
-    all that runs goes on, that of `xion`, that of `srtf` (where jobs are elastic), as long as no
-    job has come that of a list rule, which goes on with the last plan, and later those that leave
-    GPUs idle for a job that fits soon. Each is played forward by that rule for the jobs that are
-    here, what it costs those still to come is charged, and the cheapest is taken (Bertsekas,
-    Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never worse than
-    to preempt nobody now, nor than `xion`; nor, as long as no job has come, than what it planned
-    before. Elastic jobs also start as these two rules would start them: prices start them on few
-    GPUs, on which they then stay.
+    all that runs goes on, that of `xion`, that of `srtf` (where jobs are elastic), that of
+    `compass` (where they fetch models), as long as no job has come that of a list rule, which goes
+    on with the last plan, and later those that leave GPUs idle for a job that fits soon. Each is
+    played forward by that rule for the jobs that are here, what it costs those still to come is
+    charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3,
+    1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`; nor,
+    as long as no job has come, than what it planned before. Elastic jobs, and those with models,
+    also start as these rules would start them: prices start the former on few GPUs, on which they
+    then stay, and do not know who has a model.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more, but
@@ -268,19 +268,27 @@ class Optsched:
         """Return what Xion would do now, and the steps of rules that are worth trying: its own,
         where jobs are `elastic` that of SRTF, and where they fetch models that of Compass. Rigid
         jobs without models, of known run times, prices start better."""
-        rules: list[Policy] = [Xion()]
-        if elastic and world.knows_run_times:
-            rules.append(Srtf())
-        if world.fetches_models and self.reservations.current is None:
-            rules.append(Compass())
+        rules = [Xion(), Srtf()] if elastic and world.knows_run_times else [Xion()]
         trials = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
+        steps = [Step(trial, None) for trial in trials]
+        if world.fetches_models and self.reservations.current is None:
+            steps.append(self._to_models(world, pinned))
         start_well = elastic or world.fetches_models or not world.knows_run_times
         worth_trying = [
-            Step(trial, None)
-            for trial in trials
-            if (trial.victims or (trial.started and start_well)) and self._is_allowed(trial)
+            step
+            for step in steps
+            if (step.trial.victims or step.awaited or (step.trial.started and start_well))
+            and self._is_allowed(step.trial)
         ]
         return trials[0], worth_trying
+
+    def _to_models(self, world: World, pinned: set[str]) -> Step:
+        """Return the step of Compass, which keeps workers for those who wait for their models."""
+        rule = Compass()
+        trial = by_rule(world, pinned, self.reservations, rule)
+        for job_id, fit in rule.planned.items():
+            trial.claim(job_id, *fit)
+        return Step(trial, None, awaited=tuple(rule.planned))
 
     def _rank(self, world: World) -> Snapshot | None:
         """Find out who borrows, and whether jobs are decided in tiers. Return the present as a
@@ -407,8 +415,8 @@ class Optsched:
         return not (self._tiered or self.reservations.current or world.claims)
 
     def _take(self, step: Step) -> None:
-        if step.awaited is not None:
-            step.trial.claims.pop(step.awaited, None)  # the next decision is free to keep it or not
+        for job_id in step.awaited:
+            step.trial.claims.pop(job_id, None)  # the next decision is free to keep it or not
         step.trial.carry_out()
         self._places.began((*step.trial.started, *step.trial.joined))
         trial, self.notes = step.trial, tuple(notes_of(step))

@@ -30,7 +30,7 @@ def awaiting(world: World, playouts: Playouts, pinned: Collection[str]) -> Itera
                 trial = Trial(world, pinned)
                 _start_until(trial, [job_id for job_id in line if job_id != awaited], due_s)
                 trial.claim(awaited, *fit)
-                yield Step(trial, None, awaited=awaited)
+                yield Step(trial, None, awaited=(awaited,))
 
 
 def _start_until(trial: Trial, line: list[str], due_s: float) -> None:

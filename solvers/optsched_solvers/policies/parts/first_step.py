@@ -6,12 +6,17 @@ from dataclasses import replace
 from optsched.driver import Reservations, Trial, World
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
+from optsched.errors import listed
 from optsched.frozen import record
+from optsched.noun import number_of
 from optsched.plugins.policy import Policy
 from optsched.round.plan import RoundSolution
 
 from .claiming import beside_claims, claim_what_they_leave
 from .preemptive import Preemptive
+
+MOST_NAMED = 3
+"""So many jobs for which GPUs are kept are named."""
 
 
 @record
@@ -20,15 +25,15 @@ class Step:
 
     Played forward it costs less by the share `lead` than where all that runs goes on, and at most
     the share `plan_gap` of it more than any plan for the jobs that are here; None where that was
-    not asked. Both are shares of what can still be decided. Until the next decision a place is kept
-    for the job that is `awaited`.
+    not asked. Both are shares of what can still be decided. Until the next decision places are
+    kept for the jobs that are `awaited`.
     """
 
     trial: Trial
     decided: tuple[Snapshot, RoundSolution] | None
     lead: float | None = None
     plan_gap: float | None = None
-    awaited: str | None = None
+    awaited: tuple[str, ...] = ()
 
 
 @record
@@ -79,8 +84,11 @@ def notes_of(step: Step) -> list[str]:
             if preempting
             else "looked ahead: preempting nobody costs least"
         )
-        if step.awaited is not None:
-            notes.append(f"GPUs are kept for {step.awaited} until the next decision")
+        if step.awaited:
+            names = step.awaited[:MOST_NAMED]
+            if more := len(step.awaited) - len(names):
+                names = (*names, number_of(more, "other job"))
+            notes.append(f"GPUs are kept for {listed(names)} until the next decision")
         notes.append(
             "value, bound and gap are those of the starts beside what goes on"
             if step.decided
