@@ -30,11 +30,13 @@ from optsched.round.facts import settle_s
 from optsched.round.plan import RoundSolution
 
 from .compass import Compass
+from .hadar.copies import HadarE
 from .parts.agenda import Agenda, outline, search
 from .parts.awaited_places import awaiting
-from .parts.first_step import RoundRecord, Step, as_played, by_rule, notes_of
+from .parts.first_step import Planning, RoundRecord, Step, as_played, by_rule, notes_of
 from .parts.gang_weights import GANG
 from .parts.kept_places import KeptPlaces
+from .parts.preemptive import Preemptive
 from .parts.priced_round import NO_LIMIT_S, PricedRounds
 from .parts.tiers import is_allowed, is_tiered
 from .srtf import Srtf
@@ -72,15 +74,15 @@ class Optsched:
     Where saving and restoring take long (`swaps_matter`), whom to preempt is not left to prices,
     which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
     First steps are tried: that of the round (where run times are known), that of the round in which
-    all that runs goes on, that of `xion`, that of `srtf` (where jobs are elastic), that of
-    `compass` (where they fetch models), as long as no job has come that of a list rule, which goes
-    on with the last plan, and later those that leave GPUs idle for a job that fits soon. Each is
-    played forward by that rule for the jobs that are here, what it costs those still to come is
-    charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3,
-    1997). So by its own account it is never worse than to preempt nobody now, nor than `xion`; nor,
-    as long as no job has come, than what it planned before. Elastic jobs, and those with models,
-    also start as these rules would start them: prices start the former on few GPUs, on which they
-    then stay, and do not know who has a model.
+    all that runs goes on, that of `xion`, that of `srtf` (where jobs are elastic), of `compass`
+    (where they fetch models) and of `hadare` (where they have copies on GPUs of several types), as
+    long as no job has come that of a list rule, which goes on with the last plan, and later those
+    that leave GPUs idle for a job that fits soon. Each is played forward by that rule for the jobs
+    that are here, what it costs those still to come is charged, and the cheapest is taken
+    (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never
+    worse than to preempt nobody now, nor than `xion`; nor, as long as no job has come, than what it
+    planned before. Prices alone start elastic jobs on few GPUs, on which they then stay, and know
+    neither who has a model nor of gangs of several types.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more, but
@@ -213,8 +215,8 @@ class Optsched:
         pinned = self._places.pinned(world)
         now = self._rank(world)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
-        has_choice = bool(waiting) or pairs or self._agenda is not None
-        if not (self.ahead and has_choice and self._preemptions_matter(world)):
+        may_change = pairs or _have_copies(world) or self._agenda is not None
+        if not (self.ahead and (waiting or may_change) and self._preemptions_matter(world)):
             self._agenda = None
             step = self._by_price(world, self._ranked(world, waiting, now), pinned)
             if not (self.prove and self._counts_times_only):
@@ -266,13 +268,17 @@ class Optsched:
         self, world: World, pinned: set[str], *, elastic: bool
     ) -> tuple[Trial, list[Step]]:
         """Return what Xion would do now, and the steps of rules that are worth trying: its own,
-        where jobs are `elastic` that of SRTF, and where they fetch models that of Compass. Rigid
-        jobs without models, of known run times, prices start better."""
-        rules = [Xion(), Srtf()] if elastic and world.knows_run_times else [Xion()]
-        trials = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
-        steps = [Step(trial, None) for trial in trials]
-        if world.fetches_models and self.reservations.current is None:
-            steps.append(self._to_models(world, pinned))
+        where jobs are `elastic` that of SRTF, where they fetch models that of Compass, where they
+        have copies on GPUs of any type that of HadarE. Other jobs of known run times prices start
+        better."""
+        rules: list[Preemptive | Planning] = [Xion()]
+        if elastic and world.knows_run_times:
+            rules.append(Srtf())
+        if self.reservations.current is None and world.fetches_models:
+            rules.append(Compass())
+        if self.reservations.current is None and _have_copies(world):
+            rules.append(HadarE(HadarE.Options()))
+        steps = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
         start_well = elastic or world.fetches_models or not world.knows_run_times
         worth_trying = [
             step
@@ -280,15 +286,7 @@ class Optsched:
             if (step.trial.victims or step.awaited or (step.trial.started and start_well))
             and self._is_allowed(step.trial)
         ]
-        return trials[0], worth_trying
-
-    def _to_models(self, world: World, pinned: set[str]) -> Step:
-        """Return the step of Compass, which keeps workers for those who wait for their models."""
-        rule = Compass()
-        trial = by_rule(world, pinned, self.reservations, rule)
-        for job_id, fit in rule.planned.items():
-            trial.claim(job_id, *fit)
-        return Step(trial, None, awaited=tuple(rule.planned))
+        return steps[0].trial, worth_trying
 
     def _rank(self, world: World) -> Snapshot | None:
         """Find out who borrows, and whether jobs are decided in tiers. Return the present as a
@@ -441,7 +439,17 @@ class Optsched:
         """Return whether saving and restoring take so long that prices alone are no guide."""
         jobs = [*world.waiting, *world.running]
         nearly_free = NEARLY_FREE_TO_GROW if may_grow(world, jobs) else NEARLY_FREE
-        return self._counts_times_only and swaps_matter(world, jobs, nearly_free)
+        matter = _have_copies(world) or swaps_matter(world, jobs, nearly_free)
+        return self._counts_times_only and matter
+
+
+def _have_copies(world: World) -> bool:
+    """Return whether some job has copies on GPUs of several types, of which prices know nothing:
+    of few jobs whose run times are known."""
+    jobs = [*world.waiting, *world.running]
+    if len(world.cluster.gpu_types) == 1 or not (world.knows_run_times and may_grow(world, jobs)):
+        return False
+    return any(world.demand(job).elastic and world.profile(job).mixing == "sum" for job in jobs)
 
 
 def _may_start(world: World) -> bool:

@@ -65,7 +65,7 @@ class Hadar:
     GPUs go to a job before it in the order; so do those whose payoff is not positive while nobody
     takes their GPUs. Jobs that share GPUs or may not be preempted keep what they have. Jobs of no
     weight take what is left. Jobs that arrive wait for the next round, but where nothing runs a
-    round begins at once.
+    round begins at once. After a decision `planned` says where jobs start once others have left.
     """
 
     name = "hadar"
@@ -86,7 +86,7 @@ class Hadar:
         self.round_s, self.eta, self.fill = options.round_s, options.eta, options.fill
         self.utility = Utility(relative=options.utility == "rate")
         self._next_s = -math.inf
-        self._granted: dict[str, Fit] = {}
+        self.planned: dict[str, Fit] = {}
         self._mixed = self._started = 0
 
     def facts(self) -> dict[str, float | str]:
@@ -98,9 +98,9 @@ class Hadar:
         if world.now_s >= self._next_s - TIME_TOLERANCE_S or world.idle:
             self._next_s = world.now_s + self.round_s
             self._allocate(world)
-        for job_id, fit in list(self._granted.items()):
+        for job_id, fit in list(self.planned.items()):
             if is_free(world, job_id, fit):
-                del self._granted[job_id]
+                del self.planned[job_id]
                 world.start(job_id, *fit)
                 self._started += 1
                 self._mixed += len(gpus_by_type(world.cluster, fit[1])) > 1
@@ -140,7 +140,7 @@ class Hadar:
         for job_id in movable:
             if job_id not in now.shares or now.shares[job_id].option is not None:
                 world.preempt(job_id)
-        self._granted = {
+        self.planned = {
             job_id: (share.option, share.placement)
             for job_id, share in now.shares.items()
             if share.option is not None

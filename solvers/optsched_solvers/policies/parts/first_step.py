@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Protocol
 
-from optsched.driver import Reservations, Trial, World
+from optsched.driver import Fit, Reservations, Trial, World
 from optsched.driver.playout import Playouts
 from optsched.driver.snapshot import Snapshot
 from optsched.errors import listed
@@ -52,19 +53,31 @@ class RoundRecord:
     plan_gap: float | None
 
 
+class Planning(Policy, Protocol):
+    """A policy that says after a decision where jobs start once others have left."""
+
+    planned: dict[str, Fit]
+
+
 def by_rule(
-    world: World, pinned: Collection[str], reservations: Reservations, rule: Policy
-) -> Trial:
-    """Return what a new rule would do now beside what is claimed and, if it is a preemptive one,
-    reserved, if `pinned` go on; the shortest jobs claim what its victims leave."""
-    trial = Trial(world, pinned)
+    world: World, pinned: Collection[str], reservations: Reservations, rule: Preemptive | Planning
+) -> Step:
+    """Return what a new rule would do now beside what is claimed (and, by a preemptive one,
+    reserved), if `pinned` go on. Places that it plans are kept for their jobs; what the victims of
+    a preemptive one leave the shortest jobs claim."""
+    trial, planned = Trial(world, pinned), {}
     with beside_claims(trial):
         if isinstance(rule, Preemptive):
             rule.reservations, rule.reserves = reservations, False
-        rule.decide(trial)
-        if trial.victims:
-            claim_what_they_leave(trial)
-    return trial
+            rule.decide(trial)
+            if trial.victims:
+                claim_what_they_leave(trial)
+        else:
+            rule.decide(trial)
+            planned = rule.planned
+    for job_id, fit in planned.items():
+        trial.claim(job_id, *fit)
+    return Step(trial, None, awaited=tuple(planned))
 
 
 def as_played(step: Step, playouts: Playouts) -> Step:
