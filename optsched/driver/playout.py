@@ -35,12 +35,12 @@ class Playouts:
 
     After the first step no job is preempted and none arrives: waiting jobs start in the order of
     priority, then of seconds to completion x sqrt(GPUs) / weight, wherever they fit, each in its
-    fastest option that does. While nobody waits, elastic jobs are saved and restored on more GPUs
-    where they are done earlier so. What is claimed is kept for who has claimed it. All trials must
-    be of the `world` as it is now.
+    fastest option that does. With `grow`, elastic jobs are saved and restored on more GPUs where
+    they are done earlier so, while nobody waits: a guess, as what they leave is free at once. What
+    is claimed is kept for who has claimed it. All trials must be of the `world` as it is now.
     """
 
-    def __init__(self, world: World, objective: Objective) -> None:
+    def __init__(self, world: World, objective: Objective, *, grow: bool = False) -> None:
         self._world, self._objective = world, objective
         self._finish_s, self._gpus = cache(world.fastest_finish_s), cache(world.service_gpus)
         names = [*world.waiting, *world.running, *world.saving]
@@ -77,7 +77,7 @@ class Playouts:
                 for name, job in zip(names, jobs, strict=True)
                 if world.demand(name).elastic and job.preemptible and job.max_preemptions is None
             }
-            if may_grow(world, names)
+            if grow and may_grow(world, names)
             else {}
         )
 
@@ -272,7 +272,6 @@ class _Playout:
 
     def __init__(self, common: Playouts, trial: Trial, most_starts: float) -> None:
         self.most_starts, self.starts = most_starts, 0
-        # who grows does not wait for its GPUs to be saved: as a plan that would be too good
         self.may_grow = bool(common.growth_s) and most_starts < math.inf
         self.rates: dict[str, float] = {}
         self.started: dict[str, Fit] = {}

@@ -229,8 +229,11 @@ class Optsched:
             steps.append(self._priced(world, now, pinned, FOR_PRICE))
         if not steps or steps[0].trial.victims:
             steps.insert(0, self._keeping(world, now, pinned))
-        playouts = Playouts(world, self.objective)
-        xion, by_rules = self._by_rules(world, pinned, elastic=bool(playouts.growth_s))
+        # as long as no job has come, steps are compared with plans, in which no job grows
+        grow = self._arrived > 0 or _have_copies(world)
+        playouts = Playouts(world, self.objective, grow=grow)
+        elastic = may_grow(world, playouts.place)
+        xion, by_rules = self._by_rules(world, pinned, elastic=elastic)
         steps += by_rules
         going_on = Trial(world, pinned)
         if not (self._arrived or self.reservations.current) and self._is_allowed(going_on):
