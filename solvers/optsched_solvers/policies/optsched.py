@@ -215,8 +215,10 @@ class Optsched:
         pinned = self._places.pinned(world)
         now = self._rank(world)
         pairs = any(world.hold(job_id).partner is not None for job_id in world.running)
-        may_change = pairs or _have_copies(world) or self._agenda is not None
-        if not (self.ahead and (waiting or may_change) and self._preemptions_matter(world)):
+        copies = _have_copies(world)
+        has_choice = bool(waiting) or pairs or copies or self._agenda is not None
+        matter = self._preemptions_matter(world) or (copies and self._counts_times_only)
+        if not (self.ahead and has_choice and matter):
             self._agenda = None
             step = self._by_price(world, self._ranked(world, waiting, now), pinned)
             if not (self.prove and self._counts_times_only):
@@ -230,10 +232,9 @@ class Optsched:
         if not steps or steps[0].trial.victims:
             steps.insert(0, self._keeping(world, now, pinned))
         # as long as no job has come, steps are compared with plans, in which no job grows
-        grow = self._arrived > 0 or _have_copies(world)
-        playouts = Playouts(world, self.objective, grow=grow)
+        playouts = Playouts(world, self.objective, grow=self._arrived > 0 or copies)
         elastic = may_grow(world, playouts.place)
-        xion, by_rules = self._by_rules(world, pinned, elastic=elastic)
+        xion, by_rules = self._by_rules(world, pinned, elastic=elastic, copies=copies)
         steps += by_rules
         going_on = Trial(world, pinned)
         if not (self._arrived or self.reservations.current) and self._is_allowed(going_on):
@@ -268,18 +269,18 @@ class Optsched:
         return self._told(best, playouts, now, None if self._tiered else steps[0])
 
     def _by_rules(
-        self, world: World, pinned: set[str], *, elastic: bool
+        self, world: World, pinned: set[str], *, elastic: bool, copies: bool
     ) -> tuple[Trial, list[Step]]:
         """Return what Xion would do now, and the steps of rules that are worth trying: its own,
         where jobs are `elastic` that of SRTF, where they fetch models that of Compass, where they
-        have copies on GPUs of any type that of HadarE. Other jobs of known run times prices start
-        better."""
+        have `copies` on GPUs of several types that of HadarE. Prices start all other jobs better,
+        if their run times are known."""
         rules: list[Preemptive | Planning] = [Xion()]
         if elastic and world.knows_run_times:
             rules.append(Srtf())
         if self.reservations.current is None and world.fetches_models:
             rules.append(Compass())
-        if self.reservations.current is None and _have_copies(world):
+        if self.reservations.current is None and copies:
             rules.append(HadarE(HadarE.Options()))
         steps = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
         start_well = elastic or world.fetches_models or not world.knows_run_times
@@ -442,8 +443,7 @@ class Optsched:
         """Return whether saving and restoring take so long that prices alone are no guide."""
         jobs = [*world.waiting, *world.running]
         nearly_free = NEARLY_FREE_TO_GROW if may_grow(world, jobs) else NEARLY_FREE
-        matter = _have_copies(world) or swaps_matter(world, jobs, nearly_free)
-        return self._counts_times_only and matter
+        return self._counts_times_only and swaps_matter(world, jobs, nearly_free)
 
 
 def _have_copies(world: World) -> bool:
