@@ -228,8 +228,10 @@ def _value(
         refill=refill,
         longest_s=_longest_s(facts, options),
         weight=facts.weight,
-        elastic=facts.elastic | _choose_type(facts, classes, patterns, options),
+        elastic=facts.elastic,
+        choosy=_choose_type(facts, classes, patterns, options) & ~facts.elastic,
         cost_s=facts.cost_s,
+        gpus=patterns.gpus[options.pattern],
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,
         price_per_h=prices[options.pattern] if len(prices) else none,
     )

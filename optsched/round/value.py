@@ -68,8 +68,11 @@ IDLE = 1e-3
 """Weight of the wct value that is added where an objective sees no worth in running a job, so that
 GPUs do not idle. A sequence of objectives ends in wct for the same reason."""
 LENGTH = 0.1
-"""The power of its length by which an elastic job is worth less: 1 would be Smith's index, 0 the
-sum of what jobs run at of their best rates."""
+"""The power of its length by which a job that chooses its GPU type is worth less: 1 would be
+Smith's index, 0 the sum of what jobs run at of their best rates."""
+BEHIND = 0.5
+"""The share of those who complete later that waits for each GPU-second of an elastic job; the
+others have GPUs meanwhile, too. With speed-ups g^p, p is best (see `Valuation._rest`)."""
 CHANGES = 2.0
 """An elastic job keeps its size for as long as so many jobs complete."""
 SAME = 1e-9
@@ -81,9 +84,10 @@ class Valuation:
     """Values the `options` of the active `jobs`.
 
     `longest_s` is the longest that the jobs which could be preempted still take; `weight` is that
-    of each job, `elastic` says which may choose how many GPUs they take, or of which type while
-    there are enough for all, and `cost_s` what preempting each costs;
-    `power_w` and `price_per_h` are what each option draws and costs, where the objective asks.
+    of each job, `elastic` says which may choose how many GPUs they take, `choosy` which others of
+    which type while there are enough for all, and `cost_s` what preempting each costs. `gpus` are
+    those of each option, `power_w` and `price_per_h` what it draws and costs, where the objective
+    asks.
     """
 
     instance: Instance
@@ -94,7 +98,9 @@ class Valuation:
     longest_s: float
     weight: Floats
     elastic: Bools
+    choosy: Bools
     cost_s: Floats
+    gpus: Floats
     power_w: Floats
     price_per_h: Floats
 
@@ -146,8 +152,10 @@ class Valuation:
                 worth = pace * spared + self._least(idle) * (float(used.mean()) or 1.0)
                 return np.where(spared < 0, -pace * saved_per_s, worth)
             case SumOfJobs() if term.shape is Linear:
-                return _floored(self._urgency(term))[job] * np.where(
-                    self.elastic[job], self._shared_out(), self._with_second_best()
+                urgency = _floored(self._urgency(term))
+                shared_out = (self.elastic | self.choosy)[job]
+                return urgency[job] * np.where(
+                    shared_out, self._shared_out(urgency), self._with_second_best()
                 )
             case SumOfJobs():
                 urgency = self._urgency(term)
@@ -173,25 +181,45 @@ class Valuation:
         behind = (options.swap_s - best_s) / self.longest_s
         return np.asarray(np.maximum(self.pace, best * (1.0 - behind)), dtype=float)
 
-    def _shared_out(self) -> Floats:
-        """Return D / T of each option of elastic jobs, times almost the length of the job relative
-        to that of others, and less what a move loses before the next.
+    def _shared_out(self, urgency: Floats) -> Floats:
+        """Return D / T of each option of jobs that may choose their GPUs, times what the rest of
+        the job costs relative to that of others, and less what a move loses before the next.
 
-        Smith's index gives GPUs to short jobs up to sizes at which they hardly help. A GPU-second
-        costs all who wait the same, so what a job pays for its last seconds of work, and what an
-        earlier one spares it, depends on how it scales, and only on how soon it ends as far as
-        prices fall until then.
+        Smith's index gives GPUs to short jobs up to sizes at which they hardly help. What a unit of
+        work that is done now spares depends on how the job scales and on how many complete later:
+        for elastic jobs see `_rest`; of others, which choose their type, it is almost the length.
         """
         options = self.options
-        if not self.elastic.any():
+        if not (self.elastic.any() or self.choosy.any()):
             return self.pace
-        typical_s = np.exp(np.mean(np.log(self.best_s[self.elastic])))
-        length = (self.best_s / typical_s) ** (1.0 - LENGTH)
+        rest = np.ones(len(self.best_s))
+        if self.choosy.any():
+            lengths_s = self.best_s[self.choosy]
+            rest[self.choosy] = (lengths_s / _typical(lengths_s)) ** (1.0 - LENGTH)
+        if self.elastic.any():
+            costs = self._rest(urgency)[self.elastic]
+            rest[self.elastic] = costs / _typical(costs)
         keeps = options.kind == Kind.KEEP
         per_s = float((1.0 / options.finish_s[keeps]).sum()) / CHANGES
         lost = np.minimum(1.0, self.cost_s[options.job] * per_s)
         left = np.where(options.kind == Kind.MOVE, 1.0 - lost, 1.0)
-        return np.asarray(self.pace * length[options.job] * left)
+        return np.asarray(self.pace * rest[options.job] * left)
+
+    def _rest(self, urgency: Floats) -> Floats:
+        """Return what the rest of each job costs all jobs, relative to a second of its own delay:
+        by the option for which that is least, the time that it takes, and the time for which its
+        share of all GPUs keeps those waiting who complete later.
+
+        Done a little faster now, a job spares that share of this. For many jobs with the speed-up
+        g^p on g GPUs it is, where `BEHIND` is p, what the optimal policy would spare (Berg, Vesilo
+        and Harchol-Balter, heSRPT, Performance Evaluation 144, 2020).
+        """
+        last_first = np.lexsort((np.arange(len(urgency)), -self.best_s / urgency))
+        behind = np.empty(len(urgency))
+        behind[last_first] = np.cumsum(urgency[last_first]) - urgency[last_first]
+        share = self.gpus / max(1, self.instance.cluster.total_gpus)
+        waits = BEHIND * (behind / urgency)[self.options.job] * share
+        return np.minimum.reduceat(self.options.finish_s * (1.0 + waits), self.options.first[:-1])
 
     def _used(self, term: Usage) -> tuple[Floats, Floats, Floats]:
         """Return what every option uses until completion, the least that its job would use if it
@@ -228,6 +256,10 @@ class Valuation:
                 case _:
                     assert_never(term)
         return urgency
+
+
+def _typical(values: Floats) -> float:
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def _floored(urgency: Floats) -> Floats:

@@ -96,6 +96,30 @@ def test_elastic_jobs_share_gpus_although_one_is_shorter() -> None:
     assert [entry.mode and entry.mode.gpus for entry in found.jobs] == [2, 2]
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths_s=st.lists(st.floats(1e3, 1e6), min_size=2, max_size=6, unique=True),
+    power=st.floats(0.45, 0.6),
+)
+def test_elastic_jobs_get_about_what_is_best_for_their_mean(
+    lengths_s: list[float], power: float
+) -> None:
+    """With speed-ups g^p the k-th longest of n jobs best holds (k/n)^q - ((k-1)/n)^q of all GPUs,
+    q = 1 / (1 - p), however long they are (Berg, Vesilo and Harchol-Balter, 2020)."""
+    total, n = 64, len(lengths_s)
+    scaling = Profile(gpus={g: g**power for g in range(1, total + 1)})
+    jobs = tuple(
+        job(f"j{k}", length_s, gpus=Elastic(min=1, max=total), profile=scaling)
+        for k, length_s in enumerate(sorted(lengths_s, reverse=True), 1)
+    )
+    cluster = Cluster(nodes=(Node(name="n", gpu_type="a", gpus=total),))
+    found = decide(Instance(now_s=NOW_S, cluster=cluster, jobs=jobs), "wct", budget_s=60.0, gap=0.0)
+    held = {entry.id: entry.mode.gpus / total for entry in found.jobs if entry.mode is not None}
+    q = 1.0 / (1.0 - power)
+    best = {f"j{k}": (k / n) ** q - ((k - 1) / n) ** q for k in range(1, n + 1)}
+    assert all(abs(held.get(name, 0.0) - share) < 0.12 for name, share in best.items())
+
+
 @pytest.mark.parametrize(("waiting", "expected"), [(0, "b"), (1, "a")])
 def test_the_shorter_job_takes_the_faster_gpu_that_another_needs_more_only_while_someone_waits(
     waiting: int, expected: str
