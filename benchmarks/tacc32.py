@@ -47,11 +47,12 @@ SEEDS = range(1, 11)
 ESTIMATED: tuple[tuple[str, dict[str, str]], ...] = (
     ("zero-laxity", {"doubt": "1"}),
     ("zero-laxity", {}),
-    ("zero-laxity", {"fairness": "none", "doubt": "2"}),
+    ("zero-laxity", {"makespan": "1.2", "fairness": "none", "doubt": "3"}),
     ("srsf", {}),
     ("optsched", {}),
 )
-DRAWS = range(8)
+DRAWS = range(8, 40)
+"""Settings were chosen by the first eight."""
 SETTINGS: tuple[tuple[str, dict[str, str]], ...] = (
     ("zero-laxity", {}),
     ("zero-laxity", {"makespan": "1.01", "margin": "4m"}),
@@ -136,7 +137,6 @@ def estimated() -> Iterator[dict[str, object]]:
             "options": " ".join(f"{key} {value}" for key, value in options.items()) or "-",
             "makespan_s": round(makespan.mean),
             "makespan_s_half": round(makespan.half or 0.0),
-            "first_makespan_s": round(found[0]["makespan_s"]),
             "jct_s": round(sum(each["jct_s"] for each in found) / len(found)),
             "worst_fairness": round(sum(each["worst_fairness"] for each in found) / len(found), 3),
         }
