@@ -19,7 +19,7 @@ should grow no faster than the logarithm. `--beside` replays so many jobs first:
 what an event of the larger replay costs, relative to one of the smaller. An event costs more where
 jobs wait, as it then tries places that do not fit and gangs are split, and `mean_queue` says how
 many do: at a load of 0.95 the first 100,000 jobs, five days of them, never fill the cluster, and
-1,000,000 do. At 0.8 nobody waits in either.
+1,000,000 do. At 0.8 nobody waits in either, at 1.3 jobs wait in both.
 """
 
 import multiprocessing
