@@ -27,9 +27,6 @@ from optsched.objectives import parse
 from optsched.plugins import registry
 from optsched.simulate.run import Simulation, simulate
 from optsched.simulate.virtual import VirtualWorld
-from optsched.traces.generate import even, workflows
-from optsched.traces.generate.plans import with_plans
-from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 from optsched_solvers.policies.optsched import Optsched, Step
 from optsched_solvers.policies.parts.agenda import Agenda, outline, search
 from tests.clusters import equal_nodes, one_node
@@ -165,67 +162,6 @@ def test_who_grows_is_done_earlier_and_delays_nobody(seed: int, cost_s: float) -
     staying_s = Playouts(simulation.world, WCT).completions_s(trial)
     growing_s = Playouts(simulation.world, WCT, grow=True).completions_s(trial)
     assert np.all(growing_s <= staying_s + 1e-6)
-
-
-def test_jobs_start_as_wide_as_rules_would_start_them_where_that_leads_further() -> None:
-    """Prices start jobs of any plan on few GPUs, on which they then stay: by them alone the mean is
-    7 % above that of Xion."""
-    total_s = {"optsched": 0.0, "srtf": 0.0, "xion": 0.0}
-    for seed in range(4):
-        asked = even.generate(
-            jobs=40,
-            gpus=32,
-            gangs=(1, 2, 4, 8, 16),
-            run_s=(60.0, 14400.0),
-            heavy=True,
-            cores_per_gpu=12,
-            seed=seed,
-        )
-        instance = with_checkpoint_cost(with_plans(asked, seed, "best"), 30.0)
-        submitted_s = sum(job.submit_s for job in instance.jobs)
-        for name in total_s:
-            plan = simulate(instance, registry.policy(name, WCT, {}))
-            total_s[name] += sum(entry.completion_s for entry in plan.jobs) - submitted_s
-    assert total_s["optsched"] <= 1.01 * min(total_s["srtf"], total_s["xion"])
-
-
-@pytest.mark.parametrize("load", [0.5, 0.9])
-def test_tasks_go_to_the_workers_that_have_their_models(load: float) -> None:
-    """Prices know nothing of caches: by them alone tasks take half as long again as under Compass
-    where workers are nearly full."""
-    total_s = {"optsched": 0.0, "compass": 0.0}
-    for seed in (1, 2, 3):
-        instance = workflows.generate(jobs=150, gpus=5, seed=seed, load=load)
-        submitted_s = sum(job.submit_s for job in instance.jobs)
-        for name in total_s:
-            plan = simulate(instance, registry.policy(name, WCT, {}))
-            total_s[name] += sum(entry.completion_s for entry in plan.jobs) - submitted_s
-    assert total_s["optsched"] <= 1.02 * total_s["compass"]
-
-
-def test_copies_of_jobs_go_to_gpus_of_every_type() -> None:
-    """Prices know no gangs of several types: by them alone the mean is 6 % above that of HadarE."""
-    nodes = [Node(name=f"v{i}", gpus=1, gpu_type="v100") for i in range(2)]
-    nodes += [Node(name=f"p{i}", gpus=1, gpu_type="p100") for i in range(2)]
-    nodes.append(Node(name="k", gpus=1, gpu_type="k80"))
-    total_s = {"optsched": 0.0, "hadare": 0.0}
-    for seed in range(4):
-        instance = even.generate(
-            jobs=5,
-            gpus=5,
-            gangs=(1,),
-            run_s=(600.0, 18000.0),
-            heavy=True,
-            load=0.0,
-            families=("resnet50", "resnet18", "transformer", "lstm", "cyclegan", "a3c"),
-            copies=5,
-            cluster=Cluster(nodes=tuple(nodes), reference_gpu="v100"),
-            seed=seed,
-        )
-        for name in total_s:
-            plan = simulate(instance, registry.policy(name, WCT, {}))
-            total_s[name] += sum(entry.completion_s for entry in plan.jobs)
-    assert total_s["optsched"] <= 0.95 * total_s["hadare"]
 
 
 def test_a_trial_changes_nothing_until_it_is_carried_out() -> None:
