@@ -80,6 +80,8 @@ class Module(NamedTuple):
     places: bool = False
     shifts: bool = False
     contention: bool = True
+    sends_evenly: bool = False
+    """Whether the policy is told what gangs send in the mean: as if shifts made room for all."""
 
 
 MODULES = {
@@ -87,6 +89,7 @@ MODULES = {
     "shifts alone": Module(shifts=True),
     "places alone": Module(places=True),
     "no contention": Module(contention=False),
+    "optsched, shifted": Module(shifts=True, sends_evenly=True),
 }
 """By the name of a method of the study; others are on their own."""
 
@@ -383,6 +386,20 @@ def bound_of(instance: Instance) -> float:
     return max(bound.value for bound in lower_bounds(instance, WCT, replay=True))
 
 
+def sending_evenly(instance: Instance) -> Instance:
+    """Return the instance with gangs that send at all times what they send in the mean."""
+    profiles = [
+        replace(
+            job.profile,
+            network_gbps=job.profile.network_gbps * job.profile.network_duty,
+            network_duty=1.0,
+        )
+        for job in instance.jobs
+    ]
+    jobs = zip(instance.jobs, profiles, strict=True)
+    return replace(instance, jobs=tuple(replace(job, profile=profile) for job, profile in jobs))
+
+
 def simulated(run: Run) -> Result:
     """Return what a run of the study gives on links with phases."""
     begin_s = time.process_time()
@@ -391,7 +408,8 @@ def simulated(run: Run) -> Result:
         "simulate", declared_by(api.simulate, *ONLY_PYTHON), arguments(run.command)[1:]
     )
     instance = instance_of(run.make or "")
-    simulation = Simulation(instance, policy(given["policy"], WCT, given.get("options", {})))
+    told = sending_evenly(instance) if module.sends_evenly else instance
+    simulation = Simulation(told, policy(given["policy"], WCT, given.get("options", {})))
     world = simulation.world
     links = Phased(instance, module.shifts)
     world._channels = links if module.contention else None
