@@ -89,7 +89,7 @@ MODULES = {
     "shifts alone": Module(shifts=True),
     "places alone": Module(places=True),
     "no contention": Module(contention=False),
-    "optsched, shifted": Module(shifts=True, sends_evenly=True),
+    "optsched shifted": Module(shifts=True, sends_evenly=True),
 }
 """By the name of a method of the study; others are on their own."""
 
