@@ -182,8 +182,9 @@ def behind() -> str:
                 )
     said = (
         f"Of {tables} tables `optsched` has the smallest mean completion time (for inference: "
-        f"latency of workflows), to the digits that are told, in {tables - len(lines)}; where it has "
-        "several rows the best of them counts. In the others:\n\n"
+        "latency of workflows), to the digits that are told, in "
+        f"{tables - len(lines)}; where it has several rows the best of them counts. In the "
+        "others:\n\n"
     )
     return said + "\n".join([*heads, *lines]) + "\n"
 
