@@ -81,7 +81,7 @@ class Module(NamedTuple):
     shifts: bool = False
     contention: bool = True
     sends_evenly: bool = False
-    """Whether the policy is told what gangs send in the mean: as if shifts made room for all."""
+    """Whether the policy is told the mean rate of each gang, as if shifts made room for all."""
 
 
 MODULES = {

@@ -229,7 +229,7 @@ def _value(
         longest_s=_longest_s(facts, options),
         weight=facts.weight,
         elastic=facts.elastic,
-        choosy=_choose_type(facts, classes, patterns, options) & ~facts.elastic,
+        chooses_type=_choose_type(facts, classes, patterns, options) & ~facts.elastic,
         cost_s=facts.cost_s,
         gpus=patterns.gpus[options.pattern],
         power_w=_power_w(facts, patterns, options) if "power" in meters else none,

@@ -71,8 +71,8 @@ LENGTH = 0.1
 """The power of its length by which a job that chooses its GPU type is worth less: 1 would be
 Smith's index, 0 the sum of what jobs run at of their best rates."""
 BEHIND = 0.5
-"""The share of those who complete later that waits for each GPU-second of an elastic job; the
-others have GPUs meanwhile, too. With speed-ups g^p, p is best (see `Valuation._rest`)."""
+"""The share of the jobs that complete later which an elastic job keeps waiting; the others have
+GPUs of their own meanwhile. With speed-ups g^p, p is best (see `Valuation._rest`)."""
 CHANGES = 2.0
 """An elastic job keeps its size for as long as so many jobs complete."""
 SAME = 1e-9
@@ -84,10 +84,10 @@ class Valuation:
     """Values the `options` of the active `jobs`.
 
     `longest_s` is the longest that the jobs which could be preempted still take; `weight` is that
-    of each job, `elastic` says which may choose how many GPUs they take, `choosy` which others of
-    which type while there are enough for all, and `cost_s` what preempting each costs. `gpus` are
-    those of each option, `power_w` and `price_per_h` what it draws and costs, where the objective
-    asks.
+    of each job, `elastic` says which may choose how many GPUs they take, `chooses_type` which
+    others may choose their GPU type while there are enough for all, and `cost_s` what preempting
+    each costs. `gpus` are those of each option, `power_w` and `price_per_h` what it draws and
+    costs, where the objective asks.
     """
 
     instance: Instance
@@ -98,7 +98,7 @@ class Valuation:
     longest_s: float
     weight: Floats
     elastic: Bools
-    choosy: Bools
+    chooses_type: Bools
     cost_s: Floats
     gpus: Floats
     power_w: Floats
@@ -153,7 +153,7 @@ class Valuation:
                 return np.where(spared < 0, -pace * saved_per_s, worth)
             case SumOfJobs() if term.shape is Linear:
                 urgency = _floored(self._urgency(term))
-                shared_out = (self.elastic | self.choosy)[job]
+                shared_out = (self.elastic | self.chooses_type)[job]
                 return urgency[job] * np.where(
                     shared_out, self._shared_out(urgency), self._with_second_best()
                 )
@@ -182,20 +182,20 @@ class Valuation:
         return np.asarray(np.maximum(self.pace, best * (1.0 - behind)), dtype=float)
 
     def _shared_out(self, urgency: Floats) -> Floats:
-        """Return D / T of each option of jobs that may choose their GPUs, times what the rest of
-        the job costs relative to that of others, and less what a move loses before the next.
+        """Return D / T of each option of jobs that may choose their GPUs, times what it costs to
+        finish the job relative to others, and less what a move loses before the next.
 
         Smith's index gives GPUs to short jobs up to sizes at which they hardly help. What a unit of
-        work that is done now spares depends on how the job scales and on how many complete later:
-        for elastic jobs see `_rest`; of others, which choose their type, it is almost the length.
+        work saves if it is done now depends on how the job scales and on who completes later: for
+        elastic jobs see `_rest`; for those that choose their type it is almost their length.
         """
         options = self.options
-        if not (self.elastic.any() or self.choosy.any()):
+        if not (self.elastic.any() or self.chooses_type.any()):
             return self.pace
         rest = np.ones(len(self.best_s))
-        if self.choosy.any():
-            lengths_s = self.best_s[self.choosy]
-            rest[self.choosy] = (lengths_s / _typical(lengths_s)) ** (1.0 - LENGTH)
+        if self.chooses_type.any():
+            lengths_s = self.best_s[self.chooses_type]
+            rest[self.chooses_type] = (lengths_s / _typical(lengths_s)) ** (1.0 - LENGTH)
         if self.elastic.any():
             costs = self._rest(urgency)[self.elastic]
             rest[self.elastic] = costs / _typical(costs)
@@ -206,15 +206,15 @@ class Valuation:
         return np.asarray(self.pace * rest[options.job] * left)
 
     def _rest(self, urgency: Floats) -> Floats:
-        """Return what the rest of each job costs all jobs, relative to a second of its own delay:
-        by the option for which that is least, the time that it takes, and the time for which its
-        share of all GPUs keeps those waiting who complete later.
+        """Return what it costs to finish each job, in seconds of its own delay: the least over its
+        options of the time that the option takes, plus the delay of the jobs that complete later
+        while it holds its share of all GPUs.
 
-        Done a little faster now, a job spares that share of this. For many jobs with the speed-up
-        g^p on g GPUs it is, where `BEHIND` is p, what the optimal policy would spare (Berg, Vesilo
-        and Harchol-Balter, heSRPT, Performance Evaluation 144, 2020).
+        A job that does a fraction of its work now saves that fraction of this cost. For many jobs
+        with the speed-up g^p on g GPUs, that is what the optimal policy saves where `BEHIND` is p
+        (Berg, Vesilo and Harchol-Balter, heSRPT, Performance Evaluation 144, 2020).
         """
-        last_first = np.lexsort((np.arange(len(urgency)), -self.best_s / urgency))
+        last_first = np.argsort(-self.best_s / urgency, kind="stable")
         behind = np.empty(len(urgency))
         behind[last_first] = np.cumsum(urgency[last_first]) - urgency[last_first]
         share = self.gpus / max(1, self.instance.cluster.total_gpus)
