@@ -1,6 +1,7 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from .dual import Prices, first_prices, improve, optimise, priced_once
 from .guests import with_guest_rows
 from .knapsacks import Knapsacks
 from .neighbourhoods import Neighbourhoods
-from .quotas import quota_bound
+from .quotas import fill_quotas
 from .rounding import one_guest_each, preferred, round_choice
 
 FINE = 1e-7
@@ -99,6 +100,7 @@ class _Search:
         self._best: Packing | None = None
         self._stuck: Packing | None = None
         self._value, self._bound = -np.inf, np.inf
+        self._by_rows = -np.inf  # what the last program's choice is worth before it is on nodes
         self._packing_s = 0.0
         self._tried_evenly = self._is_configured = False
         self._is_large = len(self._model.options.value) > FEW_OPTIONS
@@ -140,7 +142,10 @@ class _Search:
         size = FIRST_CORE
         while size < self._core_options:
             size *= CORE_GROWTH
-            if self._decide(latest, size) or self._is_done():
+            is_over = self._decide(latest, size) or self._is_done()
+            if is_over or 2.0 * self._by_rows > self._bound + self._value:
+                self._refine(latest)
+            if is_over:
                 return
 
     def _is_enough(self, latest: Prices) -> bool:
@@ -149,9 +154,18 @@ class _Search:
         self._prove(latest.bound, "prices", latest.prices)
         if self._left_s() < 0 or (self._is_large and self._is_done()):
             return True
-        self._prove(quota_bound(self._priced, latest.prices), "prices and quotas")
+        bound, filled = fill_quotas(self._priced, latest.prices, latest.weights)
+        self._prove(bound, "prices and quotas")
         self._round(latest)
+        if filled and not self._is_done() and self._left_s() > 0:
+            self._realise(*self._choice(self._priced, latest, filled))
         return self._is_done()
+
+    def _refine(self, latest: Prices) -> None:
+        """Decide single nodes anew, although little is lost there, where a small gap is asked
+        for."""
+        if self._request.gap <= SMALL_GAP and self._left_s() > 0:
+            self._by_nodes(self._priced.reduced_values(latest.prices), latest.prices)
 
     def _left_s(self) -> float:
         """Return the seconds left but for putting another choice on nodes."""
@@ -191,11 +205,16 @@ class _Search:
                 self._by_configurations(prices.prices)
             self._by_nodes(reduced, prices.prices)
 
-    def _choice(self, priced: RoundModel, prices: Prices) -> tuple[Ints, Floats]:
-        """Return the choice in which each job takes the option that it had best take and that fits
-        beside those of jobs that have more to lose; with the reduced values."""
+    def _choice(
+        self, priced: RoundModel, prices: Prices, filled: Mapping[int, int] | None = None
+    ) -> tuple[Ints, Floats]:
+        """Return the choice in which each job takes the option that it had best take, that of
+        `filled` if it is there, and that fits beside those of jobs that have more to lose; with the
+        reduced values."""
         reduced = priced.reduced_values(prices.prices)
         wish = preferred(self._model, reduced, prices.weights)
+        for j, option in (filled or {}).items():
+            wish[j] = option
         wish = one_guest_each(self._model, wish, reduced)
         return round_choice(self._model, wish, reduced, self._request.deadline), reduced
 
@@ -267,6 +286,7 @@ class _Search:
         if outcome.x is None:
             return False
         wish = stated.choice(model, part.fixed, outcome.x)
+        self._by_rows = model.worth(wish)
         if self._is_much_lost(wish, self._realise(wish, reduced)):
             self._by_nodes(reduced, prices)
         return True
@@ -290,9 +310,10 @@ class _Search:
 
     def _by_configurations(self, prices: Floats) -> None:
         """Bound and decide what each node holds, by columns, once; only where the plan is far from
-        the bound."""
+        the bound and nobody may share GPUs, of which columns know nothing."""
         far = self._bound - self._value > MUCH_LOST * abs(self._value)
-        if not far or self._model.reserved or self._is_configured or self._is_done():
+        shares = self._model.reserved or (self._model.options.host >= 0).any()
+        if not far or shares or self._is_configured or self._is_done():
             return
         assert self._best is not None
         self._is_configured = True
