@@ -17,7 +17,7 @@ PUBLISHED = [
     case
     for name in ("psplib-j30", "psplib-mm-j10")
     if (SETS / name).is_dir()
-    for case in published(name)
+    for *case, _ in published(name)
 ]
 """480 + 536 instances, where the data is present."""
 
