@@ -8,19 +8,64 @@ from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 MOST_WORK = 20_000_000
 """Most steps: options for each quota, and GPUs of quotas times their jobs."""
 PREFERENCE = 1e-4
-"""Of options of a job that take as much of a quota, the one that relaxed solutions always take is
-preferred to one that is worth less than this more."""
+"""An option that relaxed solutions always take is preferred to one that is worth less than this
+more."""
 
 
-def fill_quotas(model: RoundModel, prices: Floats, weights: Floats) -> tuple[float, dict[int, int]]:
+class Filling:
+    """What the jobs of a quota are worth at most in it: `value` of each option that is taken, of
+    which each takes so many `gpus`, by dynamic programming, job after job, over the GPUs that are
+    taken."""
+
+    def __init__(self, model: RoundModel, jobs: Ints, value: Floats, gpus: Ints, most: int) -> None:
+        self._model, self._jobs = model, jobs.tolist()
+        self._value, self._gpus = value.tolist(), gpus.tolist()
+        self._within = [np.zeros(most + 1)]
+        for j in self._jobs:
+            self._within.append(self._with_job(self._within[-1], j))
+
+    def _with_job(self, best: Floats, j: int) -> Floats:
+        """Return the largest value with one job more, by the most GPUs that are taken."""
+        ways = {} if self._model.must[j] else {0: 0.0}
+        for o in self._model.options.of(j):
+            taken = self._gpus[o]
+            ways[taken] = max(ways.get(taken, -np.inf), self._value[o])
+        with_job = np.full(len(best), -np.inf)
+        for taken, worth in ways.items():
+            if taken < len(best):
+                more = best[: len(best) - taken] + worth
+                np.maximum(with_job[taken:], more, out=with_job[taken:])
+        return with_job
+
+    @property
+    def worth(self) -> float:
+        """Return the largest total value; -inf where some jobs must be kept that do not fit."""
+        return float(self._within[-1][-1])
+
+    def choice(self, weights: Floats) -> dict[int, int]:
+        """Return the option of each job, or `NO_OPTION`, for about that value; `weights` say how
+        often relaxed solutions take each option."""
+        chosen: dict[int, int] = {}
+        left = len(self._within[0]) - 1
+        for j, best in zip(reversed(self._jobs), reversed(self._within[:-1]), strict=True):
+            most = -np.inf if self._model.must[j] else float(best[left])
+            chosen[j], taken = NO_OPTION, 0
+            for o in self._model.options.of(j):
+                if self._gpus[o] <= left:
+                    worth = best[left - self._gpus[o]] + self._value[o] + PREFERENCE * weights[o]
+                    if worth > most:
+                        most, chosen[j], taken = float(worth), o, self._gpus[o]
+            left -= taken
+        return chosen
+
+
+def quota_bound(model: RoundModel, prices: Floats) -> tuple[float, list[Filling]]:
     """Return a proven limit on the value of any choice: that of the prices, but with quotas that
-    hold instead of being priced, as far as they have no job in common. Return too the options, or
-    `NO_OPTION`, of the jobs in these quotas in a choice of that value; `weights` say how often
-    relaxed solutions take each option."""
+    hold instead of being priced, as far as they have no job in common; and what fills these."""
     rows, options = model.rows, model.options
     reduced = model.reduced_values(prices)
     earned, saved, work = model.best_reduced(reduced), 0.0, 0
-    filled: dict[int, int] = {}
+    fillings: list[Filling] = []
     used = np.zeros(len(model.jobs), dtype=bool)
     for row in np.flatnonzero(prices > 0).tolist():
         if rows.limits[row].what != "quota":
@@ -38,42 +83,9 @@ def fill_quotas(model: RoundModel, prices: Floats, weights: Floats) -> tuple[flo
             continue
         used[jobs] = True
         value = reduced + prices[row] * takes
-        gpus = np.floor(takes).astype(np.int64)
-        within, chosen = _most_within(model, jobs, value, weights, gpus, most)
+        filling = Filling(model, jobs, value, np.floor(takes).astype(np.int64), most)
         priced = prices[row] * rows.capacity[row] + float(earned[jobs].sum())
-        if np.isfinite(within):
-            saved += max(0.0, priced - within)
-            filled |= chosen
-    return model.bound(prices) - saved, filled
-
-
-def _most_within(
-    model: RoundModel, jobs: Ints, value: Floats, weights: Floats, gpus: Ints, most: int
-) -> tuple[float, dict[int, int]]:
-    """Return the largest total value of one option for each of `jobs`, or none where that is
-    allowed, which takes at most so many GPUs, and these options: by dynamic programming, job after
-    job, over the GPUs that are taken."""
-    best, steps = np.zeros(most + 1), []
-    liked = value + PREFERENCE * weights
-    for j in jobs.tolist():
-        must = bool(model.must[j])
-        worth: dict[int, float] = {} if must else {0: 0.0}
-        option = dict.fromkeys(worth, NO_OPTION)
-        for o in reversed(model.options.ranked(j, liked)):
-            taken, its = int(gpus[o]), float(value[o])
-            if taken <= most and (must or its > 0):
-                worth[taken], option[taken] = max(its, worth.get(taken, its)), o
-        with_job = np.full(most + 1, -np.inf)
-        chosen = np.full(most + 1, NO_OPTION)
-        for taken, its in worth.items():
-            sums = best[: most + 1 - taken] + its
-            better = sums > with_job[taken:]
-            with_job[taken:][better] = sums[better]
-            chosen[taken:][better] = option[taken]
-        best = with_job
-        steps.append((j, chosen))
-    filled, left = {}, most
-    for j, chosen in reversed(steps):
-        filled[j] = int(chosen[left])
-        left -= int(gpus[filled[j]]) if filled[j] >= 0 else 0
-    return float(best[-1]), filled
+        if np.isfinite(filling.worth):
+            saved += max(0.0, priced - filling.worth)
+            fillings.append(filling)
+    return model.bound(prices) - saved, fillings

@@ -1,7 +1,7 @@
 """`price`: prices by dual ascent, packing on real nodes, then the core problem for the time that is
 left."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -23,7 +23,7 @@ from .dual import Prices, first_prices, improve, optimise, priced_once
 from .guests import with_guest_rows
 from .knapsacks import Knapsacks
 from .neighbourhoods import Neighbourhoods
-from .quotas import fill_quotas
+from .quotas import Filling, quota_bound
 from .rounding import one_guest_each, preferred, round_choice
 
 FINE = 1e-7
@@ -154,11 +154,11 @@ class _Search:
         self._prove(latest.bound, "prices", latest.prices)
         if self._left_s() < 0 or (self._is_large and self._is_done()):
             return True
-        bound, filled = fill_quotas(self._priced, latest.prices, latest.weights)
+        bound, fillings = quota_bound(self._priced, latest.prices)
         self._prove(bound, "prices and quotas")
         self._round(latest)
-        if filled and not self._is_done() and self._left_s() > 0:
-            self._realise(*self._choice(self._priced, latest, filled))
+        if fillings and not self._is_done() and self._left_s() > 0:
+            self._realise(*self._choice(self._priced, latest, fillings))
         return self._is_done()
 
     def _refine(self, latest: Prices) -> None:
@@ -206,15 +206,16 @@ class _Search:
             self._by_nodes(reduced, prices.prices)
 
     def _choice(
-        self, priced: RoundModel, prices: Prices, filled: Mapping[int, int] | None = None
+        self, priced: RoundModel, prices: Prices, fillings: Sequence[Filling] = ()
     ) -> tuple[Ints, Floats]:
-        """Return the choice in which each job takes the option that it had best take, that of
-        `filled` if it is there, and that fits beside those of jobs that have more to lose; with the
-        reduced values."""
+        """Return the choice in which each job takes the option that it had best take, where there
+        are `fillings` the one that fills its quota, and that fits beside those of jobs that have
+        more to lose; with the reduced values."""
         reduced = priced.reduced_values(prices.prices)
         wish = preferred(self._model, reduced, prices.weights)
-        for j, option in (filled or {}).items():
-            wish[j] = option
+        for filling in fillings:
+            for j, option in filling.choice(prices.weights).items():
+                wish[j] = option
         wish = one_guest_each(self._model, wish, reduced)
         return round_choice(self._model, wish, reduced, self._request.deadline), reduced
 
