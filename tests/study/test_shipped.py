@@ -106,7 +106,7 @@ def test_a_page_has_no_columns_of_the_clock_and_a_row_has_the_range_of_what_is_s
     )
 
 
-def test_means_are_those_of_each_instance() -> None:
+def test_what_is_told_is_that_of_each_instance() -> None:
     page = """# Some: thing
 
 ### Published and seen: verdicts
@@ -128,10 +128,26 @@ def test_means_are_those_of_each_instance() -> None:
 |---|--:|--:|
 | `optsched` | 0.00 ± 0.00 | **2.50 ± 0.10** |
 """
-    assert list(systems.means(page)) == [
-        ("first", "h", {"a": 1.25, "optsched": 1.3}),
-        ("second", "s", {"optsched": 2.5}),
-    ]
+    assert systems.told(page, "workflow latency s", "mean JCT h") == {
+        "first": ("mean JCT h", {"a": 1.25, "optsched": 1.3}),
+        "second": ("workflow latency s", {"optsched": 2.5}),
+    }
+    assert systems.told(page, "p99 JCT h") == {"first": ("p99 JCT h", {"a": 9.0, "optsched": 8.0})}
+
+
+@pytest.mark.parametrize(("p99", "is_told"), [("8.4", False), ("8.5", True)])
+def test_a_much_longer_p99_is_told(
+    p99: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the rival that has the best mean, whoever has the best p99."""
+    monkeypatch.setattr(systems, "PAGES", tmp_path)
+    (tmp_path / "some.md").write_text(
+        "# Some: thing\n\n### first\n\n| method | mean JCT h | p99 JCT h |\n|---|--:|--:|\n"
+        f"| `a` | 1.25 | **8.0** |\n| `b` | 2.0 | 3.0 |\n| `optsched` | **1.2** | {p99} |\n"
+    )
+    said = systems.behind()
+    assert "Of 1 tables" in said and "in 1. In the others" in said
+    assert ("| [Some](systems/some.md) | first | `a` | 8 h | 8.5 h | +6.2% |" in said) == is_told
 
 
 def test_published_optima_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
