@@ -10,8 +10,8 @@ s.t.  sum_o x[j,o] <= 1                        each job (= 1 where it must be ke
 A unit is what lies on one node: an option, or a single GPU of a gang that may be split. Columns are
 generated (Gilmore and Gomory, Operations Research 9, 1961): at prices of the units each node is a
 knapsack of GPUs and of memory or cores, and what all knapsacks and all jobs earn is a bound, at any
-prices. Relaxed are racks and uplinks, over how many nodes a gang is split, jobs without GPUs, and
-of memory and cores the one that costs less.
+prices. Relaxed are racks and uplinks, over how many nodes a gang is split, guests on shared GPUs,
+jobs without GPUs, and of memory and cores the one that costs less.
 """
 
 import math

@@ -44,6 +44,9 @@ NEARLY = 0.1
 MUCH_LOST = 1e-2
 """Part of a solution's value from which on nodes are looked at one by one, if what found no room on
 them is worth that much; roughly, where a gap as large is good enough."""
+FAR = 1.5e-2
+"""Part of it from which on all nodes are filled anew before, where a small gap is asked for: less
+is found sooner by deciding few nodes at a time."""
 KNAPSACK_MISSES = 3
 """A choice is put on nodes by knapsacks until so many times in a row are no better."""
 NEARBY = 10
@@ -141,12 +144,12 @@ class _Search:
                 return
         size = FIRST_CORE
         while size < self._core_options:
-            size *= CORE_GROWTH
-            is_over = self._decide(latest, size) or self._is_done()
-            if is_over or 2.0 * self._by_rows > self._bound + self._value:
+            if 2.0 * self._by_rows > self._bound + self._value:
                 self._refine(latest)
-            if is_over:
-                return
+            size *= CORE_GROWTH
+            if self._is_done() or self._decide(latest, size) or self._is_done():
+                break
+        self._refine(latest)
 
     def _is_enough(self, latest: Prices) -> bool:
         """Report what prices prove, and put on nodes what they say; return whether nothing is left
@@ -200,7 +203,8 @@ class _Search:
                 return
         wish, reduced = self._choice(self._priced, prices)
         if self._is_much_lost(wish, self._realise(wish, reduced)) and model.scarce:
-            if self._is_much_lost(wish, self._value):
+            is_small = self._request.gap <= SMALL_GAP
+            if self._is_much_lost(wish, self._value, FAR if is_small else MUCH_LOST):
                 self._by_knapsacks(wish, reduced)
                 self._by_configurations(prices.prices)
             self._by_nodes(reduced, prices.prices)
@@ -292,11 +296,11 @@ class _Search:
             self._by_nodes(reduced, prices)
         return True
 
-    def _is_much_lost(self, wish: Ints, value: float) -> bool:
-        """Return whether single nodes are short of much that rows promise: a choice is worth
-        `value` on nodes."""
+    def _is_much_lost(self, wish: Ints, value: float, part: float = MUCH_LOST) -> bool:
+        """Return whether single nodes are short of so large a part of what rows promise: a choice
+        is worth `value` on nodes."""
         worth = self._model.worth(wish)
-        return value < worth - MUCH_LOST * abs(worth)
+        return value < worth - part * abs(worth)
 
     def _by_knapsacks(self, wish: Ints, reduced: Floats) -> None:
         """Put a choice on nodes one node at a time, as long as that makes the best plan better."""
@@ -311,10 +315,9 @@ class _Search:
 
     def _by_configurations(self, prices: Floats) -> None:
         """Bound and decide what each node holds, by columns, once; only where the plan is far from
-        the bound and nobody may share GPUs, of which columns know nothing."""
+        the bound."""
         far = self._bound - self._value > MUCH_LOST * abs(self._value)
-        shares = self._model.reserved or (self._model.options.host >= 0).any()
-        if not far or shares or self._is_configured or self._is_done():
+        if not far or self._model.reserved or self._is_configured or self._is_done():
             return
         assert self._best is not None
         self._is_configured = True
