@@ -19,7 +19,7 @@ class Filling:
 
     def __init__(self, model: RoundModel, jobs: Ints, value: Floats, gpus: Ints, most: int) -> None:
         self._model, self._jobs = model, jobs.tolist()
-        self._value, self._gpus = value.tolist(), gpus.tolist()
+        self._value, self._gpus = value, gpus
         self._within = [np.zeros(most + 1)]
         for j in self._jobs:
             self._within.append(self._with_job(self._within[-1], j))
@@ -27,15 +27,20 @@ class Filling:
     def _with_job(self, best: Floats, j: int) -> Floats:
         """Return the largest value with one job more, by the most GPUs that are taken."""
         ways = {} if self._model.must[j] else {0: 0.0}
-        for o in self._model.options.of(j):
-            taken = self._gpus[o]
-            ways[taken] = max(ways.get(taken, -np.inf), self._value[o])
+        own = self._own(j)
+        for taken, worth in zip(self._gpus[own].tolist(), self._value[own].tolist(), strict=True):
+            ways[taken] = max(ways.get(taken, -np.inf), worth)
         with_job = np.full(len(best), -np.inf)
         for taken, worth in ways.items():
             if taken < len(best):
                 more = best[: len(best) - taken] + worth
                 np.maximum(with_job[taken:], more, out=with_job[taken:])
         return with_job
+
+    def _own(self, j: int) -> slice:
+        """Return where the options of a job are."""
+        own = self._model.options.of(j)
+        return slice(own.start, own.stop)
 
     @property
     def worth(self) -> float:
@@ -50,11 +55,13 @@ class Filling:
         for j, best in zip(reversed(self._jobs), reversed(self._within[:-1]), strict=True):
             most = -np.inf if self._model.must[j] else float(best[left])
             chosen[j], taken = NO_OPTION, 0
-            for o in self._model.options.of(j):
-                if self._gpus[o] <= left:
-                    worth = best[left - self._gpus[o]] + self._value[o] + PREFERENCE * weights[o]
-                    if worth > most:
-                        most, chosen[j], taken = float(worth), o, self._gpus[o]
+            own = self._own(j)
+            liked = self._value[own] + PREFERENCE * weights[own]
+            for k, (gpus, worth) in enumerate(
+                zip(self._gpus[own].tolist(), liked.tolist(), strict=True)
+            ):
+                if gpus <= left and best[left - gpus] + worth > most:
+                    most, chosen[j], taken = best[left - gpus] + worth, own.start + k, gpus
             left -= taken
         return chosen
 
