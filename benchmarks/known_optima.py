@@ -5,9 +5,9 @@ and proved, and how fast.
 
 SET is j30 or j60 (single mode), j10 or j20 (multi-mode): a folder psplib-SET or psplib-mm-SET of
 the public data with its optima, as optimum/optimum.csv (problem, optimum) or optimum.csv (instance,
-objective); `82..87` says that the optimum is not known, and no schedule shorter than 87. j30 and
-j10 unless given. Prints a line for each instance that is not proved within the limit, then one JSON
-object a set.
+objective), a range such as `82..87` where only bounds on it are published. j30 and j10 unless
+given. Prints a line for each instance that is not proved within the limit, then one JSON object a
+set.
 """
 
 import csv

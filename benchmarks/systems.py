@@ -182,7 +182,7 @@ def behind() -> str:
             tables += 1
             if mean["optsched"] > mean[best]:
                 means.append(about + _compared(mean[best], mean["optsched"], column[-1]))
-            tail = p99.get(instance, ("", {best: 0.0, "optsched": 0.0}))[1]
+            tail = p99[instance][1]
             if tail["optsched"] > (1 + MUCH_LONGER) * tail[best]:
                 tails.append(about + _compared(tail[best], tail["optsched"], "h"))
     return "\n".join(
@@ -195,8 +195,8 @@ def behind() -> str:
             "|---|---|---|--:|--:|--:|",
             *means,
             "",
-            f"Its p99 JCT is at most {MUCH_LONGER:.0%} longer than that of the best of the others "
-            f"by this mean, but for {len(tails)} tables:",
+            f"Its p99 JCT is at most {100 * MUCH_LONGER:g} % longer than that of the best of the "
+            f"others by this mean, except in {len(tails)} tables:",
             "",
             "| study | jobs | best by the mean | its p99 | `optsched` | |",
             "|---|---|---|--:|--:|--:|",

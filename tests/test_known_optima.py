@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import known_optima
 from benchmarks.known_optima import SETS, published
 from optsched.engine import solve
 from optsched.files import dump_instance, load_instance
@@ -36,6 +37,16 @@ def assert_proved(path: Path, optimum: float) -> None:
 
 def name(value: object) -> str | None:
     return value.name if isinstance(value, Path) else None
+
+
+def test_published_ranges_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_optima, "SETS", tmp_path)
+    (tmp_path / "some" / "optimum").mkdir(parents=True)
+    (tmp_path / "some" / "optimum" / "optimum.csv").write_text(
+        "problem,optimum\na.sm,77\nb.sm,82..87\nc.sm,..96\n"
+    )
+    read = [(path.name, least, largest) for path, least, largest in published("some")]
+    assert read == [("a.sm", 77, 77), ("b.sm", 82, 87), ("c.sm", 0, 96)]
 
 
 @needs_data("known-optima")

@@ -332,6 +332,11 @@ def test_quotas_that_hold_give_a_bound_no_worse_than_their_prices(
     assert bound <= priced.bound(prices)
     quotas = [r for r, row in enumerate(priced.rows.limits) if row.what == "quota" and prices[r]]
     if fillings and len(quotas) == 1:
+        weights = np.arange(len(model.options.value)) % 7 / 6
+        liked = [option for option in fillings[0].choice(weights).values() if option >= 0]
+        assert priced.usage(np.array(liked, dtype=np.int64))[quotas[0]] <= (
+            priced.rows.capacity[quotas[0]] + 1e-9
+        )
         filled = fillings[0].choice(np.zeros(len(model.options.value)))
         choice = np.array([option for option in filled.values() if option >= 0], dtype=np.int64)
         used = priced.usage(choice)[quotas[0]]

@@ -8,8 +8,7 @@ from optsched.round.model import NO_OPTION, Floats, Ints, RoundModel
 MOST_WORK = 20_000_000
 """Most steps: options for each quota, and GPUs of quotas times their jobs."""
 PREFERENCE = 1e-4
-"""An option that relaxed solutions always take is preferred to one that is worth less than this
-more."""
+"""An option that relaxed solutions always take counts for so much more of its value."""
 
 
 class Filling:
@@ -56,7 +55,7 @@ class Filling:
             most = -np.inf if self._model.must[j] else float(best[left])
             chosen[j], taken = NO_OPTION, 0
             own = self._own(j)
-            liked = self._value[own] + PREFERENCE * weights[own]
+            liked = self._value[own] * (1.0 + PREFERENCE * weights[own])
             for k, (gpus, worth) in enumerate(
                 zip(self._gpus[own].tolist(), liked.tolist(), strict=True)
             ):
