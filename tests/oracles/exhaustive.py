@@ -83,9 +83,10 @@ class Search:
         }
         weight = {name: self.jobs[name].get("weight", 1.0) for name in self.ends_s}
         match self.goal:
-            case "wct":
+            case "wct" | "flow2":
+                power = 2 if self.goal == "flow2" else 1
                 return math.fsum(
-                    weight[name] * (end_s - self.jobs[name].get("submit_s", 0.0))
+                    weight[name] * (end_s - self.jobs[name].get("submit_s", 0.0)) ** power
                     for name, end_s in self.ends_s.items()
                 )
             case "makespan":

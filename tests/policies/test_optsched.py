@@ -185,7 +185,8 @@ def test_same_input_same_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "objective", ["tardiness", "makespan", "ftf", "maxmin", "throughput", "energy", "deadline,wct"]
+    "objective",
+    ["tardiness", "flow2", "makespan", "ftf", "maxmin", "throughput", "energy", "deadline,wct"],
 )
 def test_every_objective_finishes_every_job(objective: str) -> None:
     instance = crowded(1, jobs=12, longest_s=3000.0)
@@ -207,6 +208,15 @@ def ends(objective: str, cluster: Cluster, *jobs: Job) -> bool:
 
 
 ONE_GPU = Cluster(nodes=(Node(name="n", gpus=1),), budgets={"money": 1.0})
+
+
+def test_what_changes_with_time_is_looked_at_once_a_round() -> None:
+    """If each decision asked for another a round later, there would be ever more."""
+    made = policy("optsched", parse("flow2"))
+    plan = simulate(crowded(1), made)
+    segments = sum(len(job.segments) for job in plan.jobs)
+    last_s = max(job.completion_s for job in plan.jobs)
+    assert len(made.rounds) <= 4 * segments + last_s / made.round_s
 
 
 @pytest.mark.parametrize("objective", ["throughput", "tardiness", "lateness"])

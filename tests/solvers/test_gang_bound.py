@@ -42,7 +42,7 @@ def bounds(problem: Problem, steps: int, grid_s: Floats | None = None) -> tuple[
     return by_gpu.certain + best, by_gang.certain + improved
 
 
-@pytest.mark.parametrize("objective", ["wct", "tardiness2", "wct+3*deadline"])
+@pytest.mark.parametrize("objective", ["wct", "tardiness2", "flow2", "wct+3*deadline"])
 @settings(max_examples=12)
 @given(instance=tiny.instances(most_jobs=3, most_nodes=2))
 def test_no_bound_is_above_the_optimum(objective: str, instance: Instance) -> None:

@@ -23,6 +23,7 @@ OBJECTIVES = (
     "wct",
     "makespan",
     "tardiness",
+    "flow2",
     "lateness",
     "tail:0.5",
     "ftf",
@@ -136,6 +137,16 @@ def test_what_is_past_hides_no_better_plan(solver: str) -> None:
     assert found.plan is not None and found.plan.jobs[0].decision == "preempt"
     assert (found.status, found.value) == ("optimal", 4 * UNIX_S + 1770)
     assert found.bound is not None and found.bound > 4 * UNIX_S + 1769.99
+
+
+@pytest.mark.parametrize("objective", ("flow2", "tardiness2"))
+def test_squares_over_a_long_past_are_proved(objective: str) -> None:
+    for now_s in (1e4, 1e6, UNIX_S):
+        instance = preempt_or_continue(now_s)
+        jobs = tuple(replace(job, deadline_s=300.0) for job in instance.jobs)
+        found = solve(replace(instance, jobs=jobs), objective, workers=1, isolate=False)
+        assert found.plan is not None and found.plan.jobs[0].decision == "preempt"
+        assert found.status == "optimal" and not any("no plan" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("solver", ("cpsat", "milp"))

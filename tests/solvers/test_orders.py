@@ -37,7 +37,7 @@ def check(instance: Instance, objective: str) -> None:
     assert again == (least, None)
 
 
-@pytest.mark.parametrize("objective", ["wct", "tardiness", "wct+3*deadline", "tardiness2"])
+@pytest.mark.parametrize("objective", ["wct", "tardiness", "wct+3*deadline", "tardiness2", "flow2"])
 @settings(max_examples=60)
 @given(instance=tiny.instances(most_jobs=4, most_nodes=2))
 def test_least_is_the_optimum(objective: str, instance: Instance) -> None:

@@ -162,7 +162,9 @@ def test_what_is_said_of_rates_over_time_is_true(objective: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("objective", ["tardiness2", "tardiness2,wct", "0.1*wct+tardiness2"])
+@pytest.mark.parametrize(
+    "objective", ["tardiness2", "tardiness2,wct", "0.1*wct+tardiness2", "flow2"]
+)
 @pytest.mark.parametrize("solver", ["cpsat", "milp"])
 def test_what_is_said_of_squares_is_true(objective: str, solver: str) -> None:
     @QUICK

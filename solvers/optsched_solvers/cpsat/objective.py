@@ -265,6 +265,12 @@ class _Builder:
                 in_time = self.problem.tick.floor(since + LATE_TOLERANCE_S)
                 self.model.add(end <= in_time).only_enforce_if(~missed)
                 self.parts.append((scale, missed, 1))
+            case Square() if self._late_ticks(cost) <= (least := self._least_end(index)):
+                # (late + more)^2, where only `more` is open: a long past takes no digits.
+                late_s = least * self.tick_s - since
+                self.certain.append(scale * late_s * (late_s - 2.0 * least * self.tick_s))
+                self.parts.append((2.0 * scale * late_s * self.tick_s, end, self.horizon))
+                self._square(scale, end - least)
             case Square():
                 self._square(scale, self._late(cost, end))
             case Inverse():

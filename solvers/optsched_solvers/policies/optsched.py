@@ -153,7 +153,7 @@ class Optsched:
         self._arrived = 0.0
         self._agenda: Agenda | None = None
         self.notes: tuple[str, ...] = ()
-        self._moves_s = self._paced_s = -math.inf
+        self._moves_s = self._paced_s = self._changes_s = -math.inf
 
     @property
     def reservations(self) -> Reservations:
@@ -194,8 +194,10 @@ class Optsched:
         places.keep(world, kept)
         if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
             world.wake_at(next_s)
-        if self.objective.changes(world.instance.cluster) and _may_start(world):
-            world.wake_at(world.now_s + self.round_s)
+        changes = self.objective.changes(world.instance.cluster)
+        if changes and world.now_s >= self._changes_s and _may_start(world):
+            self._changes_s = world.now_s + self.round_s
+            world.wake_at(self._changes_s)
         if world.waiting and len(world.waiting) + len(world.running) <= FEW_JOBS:
             self._wake_when_ripe(world)
 
