@@ -409,7 +409,8 @@ def simulated(run: Run) -> Result:
     )
     instance = instance_of(run.make or "")
     told = sending_evenly(instance) if module.sends_evenly else instance
-    simulation = Simulation(told, policy(given["policy"], WCT, given.get("options", {})))
+    goal = parse(given.get("objective", WCT.name))
+    simulation = Simulation(told, policy(given["policy"], goal, given.get("options", {})))
     world = simulation.world
     links = Phased(instance, module.shifts)
     world._channels = links if module.contention else None
