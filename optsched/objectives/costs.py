@@ -58,6 +58,9 @@ class Hinge(_Shape):
         late_s = completion_s - self.origin_s
         return self.scale * (late_s * (late_s > 0))
 
+    def steepest(self, first_s: Numbers, last_s: Numbers) -> Numbers:
+        return self.scale * (last_s > self.origin_s)
+
 
 class Step(_Shape):
     """scale where d > 0, within `LATE_TOLERANCE_S`"""

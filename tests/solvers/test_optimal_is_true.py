@@ -171,6 +171,17 @@ def test_a_huge_weight_hides_no_better_plan(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", ("cpsat", "milp"))
+def test_a_huge_weight_of_who_cannot_be_late_hides_no_better_plan(solver: str) -> None:
+    """A nanosecond of tardiness would be worth more than all energy."""
+    nodes = tuple(Node(name=name, gpu_type=name, gpus=1) for name in "ab")
+    profile = Profile(power_w={"a": 300.0, "b": 100.0})
+    job = Job(id="job", duration_s=1.0, deadline_s=1e6, weight=1e9, profile=profile)
+    instance = Instance(cluster=Cluster(nodes=nodes), jobs=(job,))
+    found = solve(instance, "tardiness+energy", solver=solver, workers=1, isolate=False)
+    assert (found.status, found.value) == ("optimal", pytest.approx(100 / 3.6e6))
+
+
+@pytest.mark.parametrize("solver", ("cpsat", "milp"))
 def test_a_slower_mode_may_reach_cheaper_nodes(solver: str) -> None:
     """With two cores a GPU half of the gang fits on the node that is free; with three it is faster
     and all of it must be paid for."""
