@@ -41,14 +41,28 @@ OBJECTIVES = (
 
 
 @st.composite
+def goals(draw: DrawFn) -> str:
+    """One or two levels, each the sum of at most two objectives; rates cannot be part of one."""
+    single = st.sampled_from(("wct", "ftf", "maxmin", "flow2", "tardiness2", "throughput"))
+    added = st.sampled_from(
+        ("wct", "flow2", "makespan", "tardiness", "tardiness2", "deadline", "tail:0.5", "energy")
+    )
+    factor = st.sampled_from(("", "1000*", "0.001*"))
+    sums = st.lists(added, min_size=2, max_size=2, unique=True)
+    both = sums.map(lambda terms: "+".join(draw(factor) + term for term in terms))
+    return ",".join(draw(st.lists(single | both, min_size=1, max_size=2, unique=True)))
+
+
+@st.composite
 def stretched(draw: DrawFn) -> Instance:
-    """A tiny instance on another clock, with jobs that were submitted long ago, a huge weight, or
-    awkward lengths."""
+    """A tiny instance on another clock, with jobs that were submitted long ago, deadlines long past
+    or far off, a huge weight, or awkward lengths."""
     found = draw(tiny.instances(most_jobs=4))
     shift_s = draw(st.sampled_from((0.0, UNIX_S, UNIX_S + 0.1, -1e6)))
     weight = draw(st.sampled_from((None, 1e4, 1e6, 1e9, 1e-6)))
     old_s = draw(st.sampled_from((None, None, 0.0, 1e9)))
     stretch = draw(st.sampled_from((1.0, 1.0, 60.0, 1 / 3, 1000.001)))
+    off_s = draw(st.sampled_from((0.0, 0.0, -1e6, 1e6)))
 
     def at(time_s: float) -> float:
         return shift_s + stretch * time_s
@@ -70,7 +84,7 @@ def stretched(draw: DrawFn) -> Instance:
             submit_s=at(job.submit_s),
             profile=profile,
             modes=modes,
-            deadline_s=None if job.deadline_s is None else at(job.deadline_s),
+            deadline_s=None if job.deadline_s is None else at(job.deadline_s) + off_s,
             duration_s=None if job.duration_s is None else stretch * job.duration_s,
         )
 
@@ -242,6 +256,23 @@ def assert_true(instance: Instance, objective: str, solver: str, seconds: float 
 def test_optimal_is_true(solver: str, objective: str, instance: Instance) -> None:
     assume(instance.jobs and not find_faults(instance))
     assert_true(instance, objective, solver, seconds=2)
+
+
+@pytest.mark.parametrize("solver", ("cpsat", "milp"))
+@given(instance=stretched(), objective=goals())
+@settings(max_examples=30)
+def test_optimal_is_true_of_sums(solver: str, instance: Instance, objective: str) -> None:
+    assume(instance.jobs and not find_faults(instance))
+    assert_true(instance, objective, solver, seconds=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ("cpsat", "milp"))
+@given(instance=stretched(), objective=goals())
+@settings(max_examples=2000)
+def test_optimal_is_true_of_sums_at_length(solver: str, instance: Instance, objective: str) -> None:
+    assume(instance.jobs and not find_faults(instance))
+    assert_true(instance, objective, solver)
 
 
 @pytest.mark.slow
