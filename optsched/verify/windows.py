@@ -49,7 +49,7 @@ def _job(
 
 def lower_capacity(instance: Instance, plan: Plan, *, replay: bool) -> Iterator[Violation]:
     """Check that in a window jobs hold no more of a resource or quota than there is then, those
-    aside that cannot have saved yet: beside them nobody holds any of what is short."""
+    aside that cannot have saved yet: beside them nobody takes any of what is short."""
     over = {own.name: quotas_over(instance, own) for own in instance.tenants}
 
     def drawn(name: str) -> Callable[[Job, Mode], float]:
@@ -74,7 +74,7 @@ def _lower(
     replay: bool,
 ) -> Iterator[Violation]:
     name, most, of = limit
-    events: list[tuple[float, int, str, float, bool]] = []
+    events: list[tuple[float, int, bool, str, float, bool]] = []
     moment_s = _moment_s(replay)
     for entry in plan.jobs:
         job, goes_on = instance.job[entry.id], stays_first(instance, entry)
@@ -83,8 +83,11 @@ def _lower(
             saved_s = -math.inf
             if (stays or replay) and (stays or stretch[0].start_s < window.from_s):
                 saved_s = _saved_s(instance, job, entry, k, stretch, stays)
+            before = 0.0
             for segment in stretch:
                 amount = of(job, segment.mode)
+                held = before if segment.start_s >= window.from_s else math.inf
+                takes, before = amount > held and not (stays and segment is stretch[0]), amount
                 start_s = max(segment.start_s, window.from_s)
                 end_s = min(segment.end_s, window.to_s)
                 free_s = min(max(start_s, saved_s), end_s)
@@ -92,17 +95,18 @@ def _lower(
                     free_s = end_s
                 for from_s, to_s, caught in ((start_s, free_s, True), (free_s, end_s, False)):
                     if amount and to_s - from_s > moment_s:
-                        events.append((from_s, 1, entry.id, amount, caught))
-                        events.append((to_s - moment_s, 0, entry.id, -amount, caught))
-    full, used, others, above = most + AMOUNT_TOLERANCE * max(1.0, most), 0.0, 0, False
-    for time_s, starts, job_id, amount, caught in sorted(events):
+                        events.append((from_s, 1, takes, entry.id, amount, caught))
+                        events.append((to_s - moment_s, 0, takes, entry.id, -amount, caught))
+    full, used, others, above = most + AMOUNT_TOLERANCE * max(1.0, most), 0.0, 0.0, False
+    for time_s, starts, takes, job_id, amount, caught in sorted(events):
         used += amount
-        others += 0 if caught else 2 * starts - 1
-        if used > full and others and starts and not above:
+        others += 0.0 if caught else amount
+        is_new = takes and not caught and used > full
+        if starts and (is_new or (others > full and not above)):
             says = f"holds {name} at {time_s:.12g} s, of which {used:.12g} are held and"
             left = f"{most:.12g} are there until {window.to_s:.12g} s ({window.name})"
             yield broken("window", job_id, f"{says} {left}", time_s)
-        above = used > full and others > 0
+        above = others > full
 
 
 def meets_window(

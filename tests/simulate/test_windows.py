@@ -19,7 +19,7 @@ from optsched.files.shape_faults import FaultyFileError
 from optsched.model.cluster import Tenant, Window
 from optsched.model.job import Mode
 from optsched.objectives import parse
-from optsched.plugins.registry import policy
+from optsched.plugins.registry import policy, solver
 from optsched.round.decide import decide
 from optsched.simulate.run import Simulation, simulate
 from optsched.verify import verify
@@ -274,6 +274,49 @@ def test_who_cannot_have_saved_yet_may_hold_more_than_a_window_leaves_until_then
     bare = replace(instance, cluster=replace(cluster, windows=()))
     faults = verify(instance, simulate(bare, policy("fifo")), WCT, replay=True).violations
     assert faults[0].job == "new" and "and 600 are there until 9 s" in faults[0].message
+
+
+def test_others_go_on_while_one_saves_too_late_for_a_window() -> None:
+    """What `saves` holds until 2 s is above what is left; `stays` could have left at once, but does
+    not need to, and nobody may start beside both."""
+    dip = Window(from_s=-1.0, to_s=9.0, quotas={"t": 1})
+    jobs = tuple(
+        Job(
+            id=name,
+            submit_s=submit_s,
+            gpus=gpus,
+            duration_s=6.0,
+            tenant="t",
+            profile=Profile(checkpoint_s=save_s),
+        )
+        for name, submit_s, gpus, save_s in (
+            ("stays", -9.0, 1, 0.0),
+            ("saves", -8.0, 2, 2.0),
+            ("new", 0.0, 1, 0.0),
+        )
+    )
+    held = tuple(
+        Running(
+            job=job.id,
+            mode=Mode(gpus=job.gpus),
+            placement=(Slot(node="n0", gpus=job.gpus),),
+            remaining_s=left_s,
+        )
+        for job, left_s in ((jobs[0], 1.5), (jobs[1], 6.0))
+    )
+    cluster = Cluster(nodes=(Node(name="n0", gpus=4),), windows=(dip,))
+    tenants = (Tenant(name="t", gpu_quota=4),)
+    instance = Instance(cluster=cluster, jobs=jobs, running=held, tenants=tenants)
+    check_instance(instance)
+    assert isinstance(solver("cpsat").supports(instance, WCT), str)
+    plan = simulate(instance, policy("fifo"))
+    checked(instance, plan, replay=True)
+    ends_s = {entry.id: [segment.end_s for segment in entry.segments] for entry in plan.jobs}
+    assert (ends_s["stays"], ends_s["saves"][0], ends_s["new"]) == ([1.5], 2.0, [15.0])
+    longer = replace(instance, running=(replace(held[0], remaining_s=6.0), held[1]))
+    overlapping = simulate(replace(longer, cluster=replace(cluster, windows=())), policy("fifo"))
+    faults = verify(longer, overlapping, WCT, replay=True).violations
+    assert {"new", "saves"} >= {fault.job for fault in faults} >= {"new"}
 
 
 @pytest.mark.parametrize("name", ["backfill", "srtf", "optsched", "philly", "pollux"])

@@ -53,7 +53,7 @@ def unplanned_window(instance: Instance) -> str | None:
     ahead = [window for window in instance.cluster.windows if window.to_s > now_s]
     for window in ahead:
         left = dict(table.left_in(window))
-        caught = dict.fromkeys(left, 0.0)
+        drawn, caught = dict.fromkeys(left, 0.0), dict.fromkeys(left, False)
         for entry in instance.running:
             if entry.mode.share_with is not None:
                 return f"job {entry.job} shares its GPUs, and a window is known: not both at once"
@@ -70,11 +70,15 @@ def unplanned_window(instance: Instance) -> str | None:
                     f"window {window.name}: its model preempts now or never"
                 )
             for row, amount in held.items():
-                caught[row] += amount if saved_s > window.from_s else 0.0
+                drawn[row] += amount
+                caught[row] |= saved_s > window.from_s
         for row, most in left.items():
-            if caught[row] > most:
+            if caught[row] and drawn[row] > most:
                 name = table.rows[row].name
-                return f"jobs that cannot save in time hold more {name} than {window.name} leaves"
+                return (
+                    f"running jobs hold more {name} than {window.name} leaves, and not all of them "
+                    "can save in time"
+                )
     return None
 
 
