@@ -1,9 +1,15 @@
 """The plan class over which solvers plan and prove."""
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ..model import Instance, JobPlan, Plan, Segment
+from ..model import Instance, Job, JobPlan, Plan, Segment
 from ..physics import TIME_TOLERANCE_S, gpus_by_type
+
+if TYPE_CHECKING:
+    from ..driver.world import World
+    from ..plugins.policy import Policy
 
 
 def outside_class(instance: Instance, plan: Plan) -> str | None:
@@ -31,24 +37,61 @@ def outside_class(instance: Instance, plan: Plan) -> str | None:
         first = entry.segments[0].mode
         if running is not None and entry.decision == "continue" and first.size != running.mode.size:
             return f"job {entry.id} changes its cores while it runs; in the class it keeps them"
-        pieces = 1 + sum(
-            not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False)
-        )
+        pieces = _pieces(entry)
         if pieces > 1 + _saves_first(instance, entry):
             return f"job {entry.id} runs in {pieces} pieces; a plan preempts only jobs that run now, and once"  # noqa: E501
     return None
 
 
 def in_one_piece(instance: Instance) -> Instance:
-    """Return the instance, where there are windows with no waiting job to be preempted for one:
-    in the plan class such a job runs before or after it."""
+    """Return the instance, where there are windows with no waiting job to be preempted for one, and
+    no running job twice: in the plan class a job runs before or after it."""
     if not instance.cluster.windows:
         return instance
-    jobs = (
-        job if job.id in instance.running_job else replace(job, preemptible=False)
-        for job in instance.jobs
+    return replace(instance, jobs=tuple(_once(instance, job) for job in instance.jobs))
+
+
+def _once(instance: Instance, job: Job) -> Job:
+    running = instance.running_job.get(job.id)
+    if running is None:
+        return replace(job, preemptible=False)
+    most, once_more = job.max_preemptions, running.preemptions + 1
+    return (
+        job if most is not None and most <= once_more else replace(job, max_preemptions=once_more)
     )
-    return replace(instance, jobs=tuple(jobs))
+
+
+def saved_later(instance: Instance, plan: Plan) -> list[str]:
+    """Return the running jobs that the plan preempts later than now, before a window."""
+    return [
+        entry.id
+        for entry in plan.jobs
+        if entry.id in instance.running_job
+        and _pieces(entry) > 1
+        and not _saves_first(instance, entry)
+    ]
+
+
+class PreemptingFirst:
+    """Policy: preempt some running jobs now, and go on as another policy does."""
+
+    def __init__(self, job_ids: Collection[str], policy: "Policy") -> None:
+        self.name, self.title = policy.name, policy.title
+        self._job_ids, self._policy = job_ids, policy
+
+    def decide(self, world: "World") -> None:
+        """Preempt those that may be, at the first decision; decide as the other policy."""
+        for job_id in self._job_ids:
+            if world.may_preempt(job_id):
+                world.preempt(job_id)
+        self._job_ids = ()
+        self._policy.decide(world)
+
+
+def _pieces(entry: JobPlan) -> int:
+    return 1 + sum(
+        not _goes_on(a, b) for a, b in zip(entry.segments, entry.segments[1:], strict=False)
+    )
 
 
 def _goes_on(a: Segment, b: Segment) -> bool:

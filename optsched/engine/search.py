@@ -18,7 +18,7 @@ from ..plugins.options import NO_OPTIONS
 from ..plugins.solver import Constrain, Report, Request, Solver
 from .child import told
 from .incumbent import Incumbent
-from .plan_class import in_one_piece
+from .plan_class import PreemptingFirst, in_one_piece, saved_later
 from .warm_start import offer_initial, offer_whole
 from .watchdog import Child
 
@@ -175,10 +175,12 @@ class Search:
             if self.incumbent.plan is not None and (tried >= enough or late):
                 break
             try:
-                policy = registry.policy(
-                    name, self.objective, self.options if self.incumbent.any_plan else None
-                )
-                reason = self.incumbent.offer(simulate(instance, policy), name)
+                options = self.options if self.incumbent.any_plan else None
+                plan = simulate(instance, registry.policy(name, self.objective, options))
+                if not self.incumbent.any_plan and (later := saved_later(instance, plan)):
+                    again = PreemptingFirst(later, registry.policy(name, self.objective))
+                    plan = simulate(instance, again)
+                reason = self.incumbent.offer(plan, name)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
             if reason is not None:
