@@ -17,7 +17,7 @@ to the same load, and a line is their mean. The places are apart where the trace
 long, else windows of `LEAST_WINDOW` jobs overlap.
 
 Every run is a process of its own, every plan is verified, and results are kept in a JSON file, so
-that a study can be made in parts: what is there already is not run again. Times are CPU seconds of
+that a study can be made in parts: what this code has run is not run again. Times are CPU seconds of
 one core. Weights are 1, priorities equal, deadlines none, attempts that fail and lost nodes left
 out. A slowdown is the time to completion over the run time alone, of which 10 s count at least.
 `srsf-migrating` is `srsf` that moves a running job to free GPUs on which it is done earlier.
@@ -54,6 +54,7 @@ from optsched.physics.unschedulable import why_never
 from optsched.plugins import registry
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
+from optsched.study.address import code_version, digest
 from optsched.study.intervals import mean_interval
 from optsched.traces.generate.synth import generate
 from optsched.traces.profiles.attach import attach
@@ -442,13 +443,16 @@ class Setting:
 
 
 class Runs:
-    """Outcomes of runs by key, kept in a JSON file."""
+    """Outcomes of runs by key, kept in a JSON file with the version of the code that made them;
+    those of another are forgotten."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.code = digest(code_version(), Path(__file__).read_text())
+        kept = json.loads(path.read_text()) if path.exists() else {}
         self.known: dict[str, dict[str, Any]] = (
-            json.loads(path.read_text()) if path.exists() else {}
+            kept["runs"] if kept.get("code") == self.code else {}
         )
         self.lock = threading.Lock()
 
@@ -463,7 +467,7 @@ class Runs:
         outcome = {"failed": said} if done.returncode else json.loads(done.stdout.splitlines()[-1])
         with self.lock:
             self.known[key] = outcome
-            self.path.write_text(json.dumps(self.known, indent=1))
+            self.path.write_text(json.dumps({"code": self.code, "runs": self.known}, indent=1))
         print(key, said_of(outcome), file=sys.stderr, flush=True)
 
     def of(self, setting: Setting, policies: list[str]) -> dict[str, list[Any]]:
