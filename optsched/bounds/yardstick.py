@@ -89,7 +89,8 @@ def _term(term: Term, instance: Instance, outlook: Outlook, last_s: float) -> tu
     counted, cost = term.costs(instance, instance.jobs)
     ends_s = outlook.ends_s[counted]
     least = term.combine(alone(cost, ends_s, instance.now_s).tolist())
-    slopes = cost.steepest(ends_s + instance.now_s, instance.now_s + last_s)
+    forgiven_s = 2 * TIME_TOLERANCE_S  # by which a plan may pass a kink at its very end
+    slopes = cost.steepest(ends_s + instance.now_s, instance.now_s + last_s + forgiven_s)
     match term:
         case SumOfJobs():
             return least, math.fsum(slopes.tolist())

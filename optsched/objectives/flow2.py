@@ -1,5 +1,5 @@
-"""Weighted squared flow times, whose order is that of their l2 norm: between the mean and the
-longest (Bansal and Pruhs, Server scheduling in the Lp norm, STOC 2003)."""
+"""Weighted squared flow times: a compromise between their mean and their maximum (Bansal and Pruhs,
+Server scheduling in the Lp norm, STOC 2003)."""
 
 from .costs import Square
 from .terms import Relaxation, SumOfJobs

@@ -213,7 +213,7 @@ ONE_GPU = Cluster(nodes=(Node(name="n", gpus=1),), budgets={"money": 1.0})
 def test_what_changes_with_time_is_looked_at_once_a_round() -> None:
     """If each decision asked for another a round later, there would be ever more."""
     made = policy("optsched", parse("flow2"))
-    plan = simulate(crowded(1), made)
+    plan = simulate(crowded(1, jobs=30), made)
     segments = sum(len(job.segments) for job in plan.jobs)
     last_s = max(job.completion_s for job in plan.jobs)
     assert len(made.rounds) <= 4 * segments + last_s / made.round_s
