@@ -18,27 +18,27 @@ def first_come_ends(heads_s: Floats, work_s: Floats) -> Floats:
     return ends
 
 
-def mean_busy_cost(heads_s: Floats, work_s: Floats, weights: Floats) -> float:
-    """Return the least sum of weight x mean busy time: the job of largest weight / work that is
-    there goes first.
+def mean_busy_times(heads_s: Floats, work_s: Floats, weights: Floats) -> Floats:
+    """Return the mean busy time of each job where the sum of weight x mean busy time is least: the
+    job of largest weight / work that is there goes first.
 
     Goemans, A supermodular relaxation for scheduling with release dates, IPCO 1996. With all heads
     equal this is Smith's rule less half of each job, hence the bound of Eastman, Even and Isaacs
     (1964).
     """
+    times = np.zeros(len(work_s))
     if not len(work_s):
-        return 0.0
+        return times
     by_ratio = np.argsort(-(weights / work_s), kind="stable")
     if heads_s.min() == heads_s.max():
-        ends = np.cumsum(work_s[by_ratio])
-        return float(np.sum(weights[by_ratio] * (heads_s[0] + ends - work_s[by_ratio] / 2)))
+        times[by_ratio] = heads_s[0] + np.cumsum(work_s[by_ratio]) - work_s[by_ratio] / 2
+        return times
     rank = np.empty(len(work_s), np.int64)
     rank[by_ratio] = np.arange(len(work_s))
-    density = (weights / work_s).tolist()
-    total = 0.0
+    busy = [0.0] * len(work_s)
     for job, start_s, step_s, _ in _served(heads_s, work_s, rank):
-        total += density[job] * step_s * (start_s + step_s / 2)
-    return total
+        busy[job] += step_s * (start_s + step_s / 2)
+    return np.array(busy) / work_s
 
 
 def srpt_cost(heads_s: Floats, work_s: Floats) -> float:

@@ -1,6 +1,7 @@
 """Lower bounds on one term of an objective."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import assert_never
 
@@ -11,7 +12,7 @@ from ..model import Instance, Job, Mode, most_gpus
 from ..objectives import Hinge, JobCost, RankOfJobs, Relaxation, Square, Term, Usage
 from .machines import Family, Machine, families
 from .mode_table import Flags, Floats, Ints, ModeTable
-from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_cost, srpt_cost
+from .relaxations import edd_lateness, first_come_ends, last_end_s, mean_busy_times, srpt_cost
 from .relaxed_modes import Density
 
 Found = tuple[float, str]
@@ -22,6 +23,9 @@ verifier forgives along a chain of jobs, as one job more or less in time is no r
 LARGE_GANGS = 4.0
 """How much faster than a job alone the whole machine may be for `srpt_cost` to be worth its
 time."""
+TANGENTS, CLOSE_TANGENTS = 20, 1e-3
+"""Most tangents of each square that are tried, and the share of a sum of squares within which they
+are good enough."""
 
 
 @record
@@ -165,20 +169,48 @@ def _that_count(machine: Machine, counts: Flags) -> tuple[Ints, Floats]:
 def _busy_time(
     instance: Instance, outlook: Outlook, counted: Ints, cost: JobCost
 ) -> Iterator[Found]:
-    """Bound a sum of costs; `scale` x (completion - origin) or its positive part is what counts."""
+    """Bound a sum of costs; `scale` x (completion - origin), its positive part or the square of
+    that is what counts."""
     count, is_squared = len(instance.jobs), isinstance(cost, Square)
-    if is_squared:
-        cost = Hinge(cost.scale, cost.origin_s)
-    cost_alone = alone(cost, outlook.ends_s[counted], instance.now_s)
-    columns = [
-        _spread(count, counted, column)
-        for column in (cost.scale, cost.origin_s - instance.now_s, cost_alone)
-    ]
+    linear = Hinge(1.0, cost.origin_s) if is_squared else replace(cost, scale=1.0)
+    alone_s = alone(linear, outlook.ends_s[counted], instance.now_s)
+    columns = (cost.scale, cost.origin_s - instance.now_s, alone_s)
+    scale, origin_s, alone_s = (_spread(count, counted, column) for column in columns)
     for family in outlook.families:
-        value = _sum(outlook, family, *columns)
-        if is_squared:  # by Cauchy and Schwarz
-            value = max(0.0, value) ** 2 / max(float(cost.scale.sum()), 1e-300)
+        if is_squared:
+            value = _squares(outlook, family, scale, origin_s, alone_s)
+        else:
+            value, _ = _sum(outlook, family, scale, origin_s, scale * alone_s)
         yield value, f"{family.name}, preemptive"
+
+
+def _squares(
+    outlook: Outlook, family: Family, weights: Floats, origin_s: Floats, alone_s: Floats
+) -> float:
+    """Return a bound on the sum of weight x lateness^2, where nobody is less late than alone: that
+    of a tangent to each square, all at the mean first, then by the method of Frank and Wolfe (Naval
+    Research Logistics Quarterly 1956) at what is nearest to the best lateness of the relaxation."""
+    value, ends_s = _sum(outlook, family, weights, origin_s, weights * alone_s)
+    touch_s = np.full(len(weights), max(0.0, value) / max(float(weights.sum()), 1e-300))
+    late_s, best = None, 0.0
+    for _ in range(TANGENTS):
+        slopes = 2 * weights * touch_s
+        value, ends_s = _sum(outlook, family, slopes, origin_s, slopes * alone_s)
+        best = max(best, value - float(np.sum(weights * touch_s**2)))
+        other_s = np.maximum(ends_s - origin_s, alone_s)
+        if late_s is None:
+            late_s = other_s
+        else:
+            towards = other_s - late_s
+            curvature = float(np.sum(weights * towards**2))
+            downhill = -float(np.sum(weights * late_s * towards))
+            if curvature <= 0 or downhill <= 0:
+                break
+            late_s = late_s + min(1.0, downhill / curvature) * towards
+        if best >= (1 - CLOSE_TANGENTS) * float(np.sum(weights * late_s**2)):
+            break
+        touch_s = late_s
+    return best
 
 
 def _last_end(outlook: Outlook, counted: Ints) -> Iterator[Found]:
@@ -197,9 +229,9 @@ def _last_end(outlook: Outlook, counted: Ints) -> Iterator[Found]:
 
 def _sum(
     outlook: Outlook, family: Family, scale: Floats, origin_s: Floats, cost_alone: Floats
-) -> float:
-    """Return the sum of scale x (completion - origin), or of its positive part, whichever
-    `cost_alone` was made of.
+) -> tuple[float, Floats]:
+    """Return the least sum of scale x (completion - origin), or of its positive part, whichever
+    `cost_alone` was made of, and completions (counted from now) with about that sum.
 
     Each machine stands for its jobs where that is better than each of them alone.
     """
@@ -208,7 +240,7 @@ def _sum(
     if not modes.preemptive:
         one_piece = np.minimum.reduceat(modes.setup_s + modes.run_s, modes.first)
         one_piece[modes.job[modes.shares]] = 0.0
-    total = float(np.sum(cost_alone))
+    total, ends_s = float(np.sum(cost_alone)), outlook.ends_s.copy()
     for machine in family.machines:
         heavy = scale[machine.jobs] > 0
         jobs, work = machine.jobs[heavy], machine.work_s[heavy]
@@ -226,10 +258,13 @@ def _sum(
         if (
             float(np.sum(weights * (ends - work / 2))) + half > base
         ):  # else the least cannot be above it either
-            gain = max(gain, mean_busy_cost(heads, work, weights) + half - base)
+            busy_s = mean_busy_times(heads, work, weights)
+            gain = max(gain, float(np.sum(weights * busy_s)) + half - base)
+            if gain > 0:
+                ends_s[jobs] = busy_s + shortest / 2
         # Shortest remaining work says more only where a job alone takes a good part of the machine.
         is_equal = weights.min() == weights.max() and np.sum(shortest) < LARGE_GANGS * np.sum(work)
         if is_equal and float(np.sum(weights * ends)) > base + gain:
             gain = max(gain, float(weights[0]) * srpt_cost(heads, work) - base)
         total += gain
-    return total
+    return total, ends_s

@@ -160,6 +160,16 @@ def test_wct_is_srpt_on_one_gpu_with_equal_weights(
     )
 
 
+@given(tiny.lengths, st.floats(1, 10))
+def test_squares_are_as_good_as_any_tangents(processing: list[float], stretch: float) -> None:
+    """On one GPU, where the sum of all slopes x completions is least by Smith's rule."""
+    touch = [stretch * run_s for run_s in processing]
+    slopes = [2 * at for at in touch]
+    tangents = smith.weighted_completion(processing, slopes) - sum(at**2 for at in touch)
+    squares = value_of(single_gpu(processing), "flow2")
+    assert squares >= tangents - 2e-3 * squares
+
+
 @given(tiny.lengths, st.integers(1, 4))
 def test_makespan_is_mcnaughtons_on_one_node(processing: list[float], gpus: int) -> None:
     assert value_of(single_gpu(processing, gpus=gpus), "makespan") == pytest.approx(
