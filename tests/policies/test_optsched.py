@@ -219,6 +219,15 @@ def test_what_changes_with_time_is_looked_at_once_a_round() -> None:
     assert len(made.rounds) <= 4 * segments + last_s / made.round_s
 
 
+@pytest.mark.parametrize("objective", ["flow2", "energy_cost"])
+def test_while_nothing_happens_it_looks_ever_less_often(objective: str) -> None:
+    jobs = Job(id="a", duration_s=1e9), Job(id="b", duration_s=1e9, deadline_s=10.0)
+    cluster = replace(ONE_GPU, energy_price_per_kwh=((0.0, 1.0), (3e5, 2.0)))
+    made = policy("optsched", parse(objective))
+    simulate(Instance(cluster=cluster, jobs=jobs), made)
+    assert len(made.rounds) < 2000
+
+
 @pytest.mark.parametrize("objective", ["throughput", "tardiness", "lateness"])
 def test_a_job_of_no_weight_runs_in_the_end(objective: str) -> None:
     a, b = Job(id="a", duration_s=1.0), Job(id="b", duration_s=1.0, submit_s=5.0, weight=0.0)

@@ -59,6 +59,9 @@ FEW_PLANNED, FEW_TIMES = 60, 2.0
 NEARLY_FREE_TO_GROW = 0.005
 """Where jobs are elastic, preempting costs next to nothing only below this share of what jobs have
 left: those that may shrink or grow are preempted more often."""
+STILL = 0.02
+"""While nobody comes or goes, urgencies that change with time are looked at again once this share
+of that time has passed, and a round."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 
@@ -154,6 +157,7 @@ class Optsched:
         self._agenda: Agenda | None = None
         self.notes: tuple[str, ...] = ()
         self._moves_s = self._paced_s = self._changes_s = -math.inf
+        self._here, self._still_since_s = set[str](), -math.inf
 
     @property
     def reservations(self) -> Reservations:
@@ -194,12 +198,23 @@ class Optsched:
         places.keep(world, kept)
         if self._agenda and (next_s := self._agenda.next_start_s(world.now_s)) is not None:
             world.wake_at(next_s)
-        changes = self.objective.changes(world.instance.cluster)
-        if changes and world.now_s >= self._changes_s and _may_start(world):
-            self._changes_s = world.now_s + self.round_s
-            world.wake_at(self._changes_s)
+        if self.objective.changes(world.instance.cluster):
+            self._wake_when_changed(world)
         if world.waiting and len(world.waiting) + len(world.running) <= FEW_JOBS:
             self._wake_when_ripe(world)
+
+    def _wake_when_changed(self, world: World) -> None:
+        """Ask for a decision once urgencies may have changed, where jobs may start then."""
+        here = {*world.waiting, *world.running}
+        if here != self._here:
+            self._here, self._still_since_s = here, world.now_s
+        if world.now_s < self._changes_s or not _may_start(world):
+            return
+        later_s = max(self.round_s, STILL * (world.now_s - self._still_since_s))
+        for tariff in self.objective.tariffs(world.instance.cluster):
+            later_s = min([later_s, *(max(self.round_s, s) for s in tariff.changes_s(world.now_s))])
+        self._changes_s = world.now_s + later_s
+        world.wake_at(self._changes_s)
 
     def _wake_when_ripe(self, world: World) -> None:
         """Ask for a decision once the first job that is left alone for now may be preempted: until
