@@ -104,17 +104,6 @@ def test_the_commands(lab: Path, small: KubernetesCluster, uid: int) -> None:
     """`optsched run`, `submit --image`, `queue` and `cancel`, as root or another user types
     them."""
     python = everybodys_python() if uid else sys.executable
-    if uid:
-        version = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
-        if python is None or subprocess.run([python, "-c", version], check=False).returncode:
-            pytest.skip("other users may not enter the folder of Python")
-        for path in (lab, lab / "cluster.toml"):
-            os.chown(path, uid, uid)
-        own = lab / "kubeconfig"
-        own.write_bytes(small.kubeconfig.read_bytes())
-        own.chmod(0o644)
-        text = (lab / "cluster.toml").read_text()
-        (lab / "cluster.toml").write_text(text.replace(str(small.kubeconfig), str(own)))
     as_user: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
     environment = {
         **os.environ,
@@ -122,6 +111,18 @@ def test_the_commands(lab: Path, small: KubernetesCluster, uid: int) -> None:
         "HOME": str(lab),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
+    if uid:
+        same = f"import sys, optsched; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        asked: dict[str, Any] = {"env": environment, "capture_output": True, "check": False}
+        if python is None or subprocess.run([python, "-c", same], **asked, **as_user).returncode:
+            pytest.skip("other users may not enter the folders of Python and its packages")
+        for path in (lab, lab / "cluster.toml"):
+            os.chown(path, uid, uid)
+        own = lab / "kubeconfig"
+        own.write_bytes(small.kubeconfig.read_bytes())
+        own.chmod(0o644)
+        text = (lab / "cluster.toml").read_text()
+        (lab / "cluster.toml").write_text(text.replace(str(small.kubeconfig), str(own)))
     ours = [str(python), "-m", "optsched"]
 
     def optsched(*words: str) -> subprocess.CompletedProcess[str]:
