@@ -10,7 +10,7 @@ from ..frozen import record
 from ..model import Cluster, Instance, Job, Placement, Running, Slot, Suspended, first_come
 from ..physics import swap_s
 from .blocked import amounts, beneath, blocked_places
-from .view import PolicyError
+from .view import LEAST_RANK_S, PolicyError
 from .world import World
 
 TURNS = 7.0
@@ -104,7 +104,8 @@ def _ranked_s(world: World, job_id: str) -> float:
     rank_s = world.rank_work_s(job_id)
     if job_id not in world.running:
         return rank_s
-    return rank_s / (1 + TURNS * math.sqrt(swap_s(world.job(job_id)) / rank_s))
+    turn_s = swap_s(world.job(job_id))
+    return max(LEAST_RANK_S, rank_s / (1 + TURNS * math.sqrt(turn_s / rank_s)))
 
 
 def _as_known(
