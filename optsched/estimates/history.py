@@ -5,7 +5,6 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist, pstdev
 
 from ..frozen import frozen
 from ..model import Completed, Job, gang
@@ -22,10 +21,6 @@ LEAST_S = 10.0
 """Nothing is believed to be shorter for what earlier jobs were: how much shorter one is than
 another cannot be told."""
 
-LIKE, AROUND = 0.3, tuple(NormalDist().inv_cdf((i + 0.5) / 6) for i in range(6))
-"""Where one job took so long, others may take about as long: the standard deviation of its
-logarithm, at most that of all that are known, and where lengths are drawn from. Else who nears what
-one took would seem as good as done."""
 ASSUMED_WEIGHT = 4.0
 """What is assumed of how far beliefs are off counts as much as so many jobs with a similar command,
 as it does in the rolling means."""
@@ -142,8 +137,8 @@ class Ended:
         for group, weight in zip(_groups(like), (1.0, SAME_WEIGHT - 1.0), strict=True):
             rolling = self._of.get(group)
             if rolling is not None:
-                factors += _around(rolling.newest)
-                weights += [weight / len(AROUND)] * (len(rolling.newest) * len(AROUND))
+                factors += rolling.newest
+                weights += [weight] * len(rolling.newest)
         return Lengths(factors, weights)
 
     def jobs(self, like: Likeness) -> tuple[int, int]:
@@ -191,13 +186,6 @@ class History:
 def by_completion(done: Completed) -> tuple[float, str]:
     """Return the order in which jobs completed, those of one instant by id."""
     return done.completed_s, done.job.id
-
-
-def _around(factors: Sequence[float]) -> list[float]:
-    """Return factors about each of those that are known (a kernel estimate; Silverman, Density
-    Estimation, 1986)."""
-    spread = min(LIKE, pstdev(math.log(max(factor, 1e-9)) for factor in factors))
-    return [factor * math.exp(spread * at) for factor in factors for at in AROUND]
 
 
 def _groups(like: Likeness) -> Iterator[Group]:
