@@ -228,6 +228,17 @@ def test_while_nothing_happens_it_looks_ever_less_often(objective: str) -> None:
     assert len(made.rounds) < 2000
 
 
+def test_who_comes_after_a_long_quiet_time_is_looked_at_again_soon() -> None:
+    jobs = (
+        *(Job(id=name, duration_s=1e8, preemptible=False) for name in "ab"),
+        Job(id="c", duration_s=1e4, submit_s=1.5e7),
+    )
+    made = policy("optsched", parse("flow2"))
+    simulate(Instance(cluster=ONE_GPU, jobs=jobs), made)
+    looked = [record.now_s for record in made.rounds]
+    assert any(1.5e7 < now_s <= 1.5e7 + 2 * made.round_s for now_s in looked)
+
+
 @pytest.mark.parametrize("objective", ["throughput", "tardiness", "lateness"])
 def test_a_job_of_no_weight_runs_in_the_end(objective: str) -> None:
     a, b = Job(id="a", duration_s=1.0), Job(id="b", duration_s=1.0, submit_s=5.0, weight=0.0)

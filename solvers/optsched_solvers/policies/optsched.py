@@ -61,7 +61,7 @@ NEARLY_FREE_TO_GROW = 0.005
 left: those that may shrink or grow are preempted more often."""
 STILL = 0.02
 """While nobody comes or goes, urgencies that change with time are looked at again once this share
-of that time has passed, and a round."""
+of that time has passed, and at least a round."""
 MOST_PROVED = 2000
 """With more jobs no plan is played to its end to be compared with a bound."""
 
@@ -208,6 +208,8 @@ class Optsched:
         here = {*world.waiting, *world.running}
         if here != self._here:
             self._here, self._still_since_s = here, world.now_s
+            if self._changes_s > world.now_s + self.round_s:
+                self._changes_s = world.now_s
         if world.now_s < self._changes_s or not _may_start(world):
             return
         later_s = max(self.round_s, STILL * (world.now_s - self._still_since_s))
