@@ -161,7 +161,9 @@ def test_wct_is_srpt_on_one_gpu_with_equal_weights(
 
 
 @given(tiny.lengths, st.floats(1, 10))
-def test_squares_are_as_good_as_any_tangents(processing: list[float], stretch: float) -> None:
+def test_squares_touch_well_also_in_proportion_to_run_times(
+    processing: list[float], stretch: float
+) -> None:
     """On one GPU, where the sum of all slopes x completions is least by Smith's rule."""
     touch = [stretch * run_s for run_s in processing]
     slopes = [2 * at for at in touch]

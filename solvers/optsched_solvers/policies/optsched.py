@@ -214,7 +214,8 @@ class Optsched:
             return
         later_s = max(self.round_s, STILL * (world.now_s - self._still_since_s))
         for tariff in self.objective.tariffs(world.instance.cluster):
-            later_s = min([later_s, *(max(self.round_s, s) for s in tariff.changes_s(world.now_s))])
+            for change_s in tariff.changes_s(world.now_s)[:1]:
+                later_s = min(later_s, max(self.round_s, change_s))
         self._changes_s = world.now_s + later_s
         world.wake_at(self._changes_s)
 
