@@ -1,14 +1,21 @@
 """The present of a simulation as an instance: what a policy that decides by optimization solves."""
 
+import math
 from collections.abc import Iterable, Set
 from dataclasses import replace
+from functools import partial
 
 from ..files.faults import REMAINING_TOLERANCE
 from ..frozen import record
 from ..model import Cluster, Instance, Job, Placement, Running, Slot, Suspended, first_come
+from ..physics import swap_s
 from .blocked import amounts, beneath, blocked_places
-from .view import PolicyError
+from .view import LEAST_RANK_S, PolicyError
 from .world import World
+
+TURNS = 7.0
+"""For how many times sqrt(preemption / rank) less than a running job's a rank must be to preempt
+it."""
 
 
 @record
@@ -42,7 +49,8 @@ def snapshot(
     - A budget is what is left of it for these jobs once those not among them have the least they
       need. The cluster is the simulation's own unless it has budgets.
     - A job whose partner is saving appears as if it were alone already.
-    - With `by_rank` a job has its rank left (`World.rank_work_s`), not what is believed.
+    - With `by_rank` a job has its rank left (`World.rank_work_s`), not what is believed; a running
+      one less (`_ranked_s`).
     - `known` are the jobs as they were in snapshots before; those whose length still fits what they
       have left are the same objects again, so that what was derived from them can be, too.
 
@@ -64,7 +72,8 @@ def snapshot(
     chosen = sorted(
         dict.fromkeys([*wanted, *world.running]), key=lambda job_id: first_come(world.job(job_id))
     )
-    left_s = [(world.rank_work_s if by_rank else world.remaining_work_s)(name) for name in chosen]
+    left_of = partial(_ranked_s, world) if by_rank else world.remaining_work_s
+    left_s = [left_of(name) for name in chosen]
     entries = [world.entry(job_id, left) for job_id, left in zip(chosen, left_s, strict=True)]
     before = {} if known is None else known
     now_known = [
@@ -86,6 +95,17 @@ def snapshot(
         suspended=tuple(entry for entry in entries if isinstance(entry, Suspended)),
     )
     return Snapshot(instance, _blocked(world))
+
+
+def _ranked_s(world: World, job_id: str) -> float:
+    """Return the rank of a job, of a running one less: served in turn, jobs of uncertain length
+    pass each other again and again, and where a turn costs c, turns that grow with sqrt(c x rank)
+    are best."""
+    rank_s = world.rank_work_s(job_id)
+    if job_id not in world.running:
+        return rank_s
+    turn_s = swap_s(world.job(job_id))
+    return max(LEAST_RANK_S, rank_s / (1 + TURNS * math.sqrt(turn_s / rank_s)))
 
 
 def _as_known(

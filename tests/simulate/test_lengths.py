@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optsched.driver.snapshot import snapshot
 from optsched.estimates.errors import ASSUMED
 from optsched.estimates.history import ASSUMED_WEIGHT, SAME_WEIGHT, Ended, History, Likeness
 from optsched.estimates.lengths import Lengths
@@ -12,9 +13,12 @@ from optsched.model.instance import Completed, Instance
 from optsched.model.job import Job
 from optsched.plugins.registry import policy
 from optsched.simulate.run import Simulation
+from optsched.simulate.virtual import VirtualWorld
+from optsched.traces.profiles.checkpoint_cost import with_checkpoint_cost
 
 ANN = Likeness(user="ann", command="train", gpus=1)
 PRIOR_S = 600.0
+NODE = Node(name="n", gpu_type="v100", gpus=1, gpu_memory_gib=16.0, cpus=4, memory_gib=64.0)
 
 
 def brute_force(lengths: list[tuple[float, float]], done_s: float) -> float:
@@ -60,6 +64,21 @@ def test_jobs_count_by_how_much_they_are_like_it() -> None:
     assert ended.rank_s(ANN, PRIOR_S, 0.0) < before
 
 
+@pytest.mark.parametrize("cost_s", [0.0, 60.0])
+def test_of_two_alike_who_runs_goes_on_where_turns_cost(cost_s: float) -> None:
+    jobs = tuple(Job(id=name, duration_s=5000.0) for name in "ab")
+    instance = with_checkpoint_cost(Instance(cluster=Cluster(nodes=(NODE,)), jobs=jobs), cost_s)
+    world = VirtualWorld(instance, History())
+    assert world.advance()
+    option, placement = world.fit("a") or pytest.fail("it fits")
+    world.start("a", option, placement)
+    a, b = snapshot(world, by_rank=True).instance.jobs
+    if cost_s:
+        assert a.work_s < 0.8 * b.work_s
+    else:
+        assert a.work_s == b.work_s
+
+
 @pytest.mark.parametrize("estimates", [History(), None])
 def test_a_job_that_may_be_very_short_is_tried_before_one_that_is_sure_to_be_long(
     estimates: History | None,
@@ -76,9 +95,8 @@ def test_a_job_that_may_be_very_short_is_tried_before_one_that_is_sure_to_be_lon
         job("ann", 100, 10_000.0, 1e6 + 100),
         job("bob", 101, 2000.0, 1e6 + 150),
     )
-    node = Node(name="n", gpu_type="v100", gpus=1, gpu_memory_gib=16.0, cpus=4, memory_gib=64.0)
     instance = Instance(
-        cluster=Cluster(nodes=(node,)),
+        cluster=Cluster(nodes=(NODE,)),
         jobs=jobs,
         past=tuple(Completed(job=done, completed_s=1000.0 + i) for i, done in enumerate(past)),
     )
