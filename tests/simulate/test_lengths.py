@@ -79,9 +79,10 @@ def test_of_two_alike_who_runs_goes_on_where_turns_cost(cost_s: float) -> None:
         assert a.work_s == b.work_s
 
 
-@pytest.mark.parametrize("estimates", [History(), None])
+@pytest.mark.parametrize("cost_s", [0.0, 60.0])
+@pytest.mark.parametrize("knows", [False, True])
 def test_a_job_that_may_be_very_short_is_tried_before_one_that_is_sure_to_be_long(
-    estimates: History | None,
+    knows: bool, cost_s: float
 ) -> None:
     def job(user: str, number: int, duration_s: float, submit_s: float = 0.0) -> Job:
         name = f"{user}-{number}"
@@ -100,6 +101,8 @@ def test_a_job_that_may_be_very_short_is_tried_before_one_that_is_sure_to_be_lon
         jobs=jobs,
         past=tuple(Completed(job=done, completed_s=1000.0 + i) for i, done in enumerate(past)),
     )
+    instance = with_checkpoint_cost(instance, cost_s)
+    estimates = None if knows else History()
     simulation = Simulation(instance, policy("optsched"), estimates=estimates)
     simulation.run()
     plan = simulation.record().plan()

@@ -59,6 +59,10 @@ FEW_PLANNED, FEW_TIMES = 60, 2.0
 NEARLY_FREE_TO_GROW = 0.005
 """Where jobs are elastic, preempting costs next to nothing only below this share of what jobs have
 left: those that may shrink or grow are preempted more often."""
+UNCERTAIN = 0.8
+"""Where jobs that come rank in the mean below this share of what is believed of them, first steps
+are not played forward: that takes each to be as long as is believed, and does not see what it is
+worth to try who may end soon."""
 STILL = 0.02
 """While nobody comes or goes, urgencies that change with time are looked at again once this share
 of that time has passed, and at least a round."""
@@ -74,14 +78,15 @@ class Optsched:
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
     for it (`World.claims`).
 
-    Where saving and restoring take long (`swaps_matter`), whom to preempt is not left to prices,
-    which do not see that a job might fit soon anyway, nor that a preemption delays all who wait.
-    First steps are tried: that of the round (where run times are known), that of the round in which
-    all that runs goes on, that of `xion`, that of `srtf` (where jobs are elastic), of `compass`
-    (where they fetch models) and of `hadare` (where they have copies on GPUs of several types), as
-    long as no job has come that of a list rule, which goes on with the last plan, and later those
-    that leave GPUs idle for a job that fits soon. Each is played forward by that rule for the jobs
-    that are here, what it costs those still to come is charged, and the cheapest is taken
+    Where saving and restoring take long (`swaps_matter`) and run times are not `UNCERTAIN`, whom to
+    preempt is not left to prices, which do not see that a job might fit soon anyway, nor that a
+    preemption delays all who wait. First steps are tried: that of the round (where run times are
+    known), that of the round in which all that runs goes on, that of `xion`, that of `srtf` (where
+    jobs are elastic), of `compass` (where they fetch models) and of `hadare` (where they have
+    copies on GPUs of several types), as long as no job has come that of a list rule, which goes on
+    with the last plan, and later those that leave GPUs idle for a job that fits soon. Each is
+    played forward by that rule for the jobs that are here, what it costs those still to come is
+    charged, and the cheapest is taken
     (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never
     worse than to preempt nobody now, nor than `xion`; nor, as long as no job has come, than what it
     planned before. Prices alone start elastic jobs on few GPUs, on which they then stay, and know
@@ -154,6 +159,7 @@ class Optsched:
             gangs=options.gangs,
         )
         self._arrived = 0.0
+        self._rank_shares, self._ranked = 0.0, 0
         self._agenda: Agenda | None = None
         self.notes: tuple[str, ...] = ()
         self._moves_s = self._paced_s = self._changes_s = -math.inf
@@ -170,8 +176,8 @@ class Optsched:
         places, self.decided, self.notes = self._places, None, ()
         for job_id in world.take_arrived():
             self.reservations.arrived(world, job_id)
-            if world.job(job_id).submit_s > world.instance.now_s and world.entry(job_id) is None:
-                self._arrived += world.job(job_id).weight
+            if world.entry(job_id) is None:
+                self._note_newcomer(world, job_id)
         self._rank(world)
         places.start_claimed(world)
         places.start_reserved(world, before_higher=not self._tiered)
@@ -202,6 +208,14 @@ class Optsched:
             self._wake_when_changed(world)
         if world.waiting and len(world.waiting) + len(world.running) <= FEW_JOBS:
             self._wake_when_ripe(world)
+
+    def _note_newcomer(self, world: World, job_id: str) -> None:
+        if world.job(job_id).submit_s > world.instance.now_s:
+            self._arrived += world.job(job_id).weight
+        if world.ranks_jobs:
+            self._ranked += 1
+            rank_s, believed_s = world.rank_work_s(job_id), world.believed_work_s(job_id)
+            self._rank_shares += min(1.0, rank_s / believed_s)
 
     def _wake_when_changed(self, world: World) -> None:
         """Ask for a decision once urgencies may have changed, where jobs may start then."""
@@ -238,9 +252,10 @@ class Optsched:
         copies = _have_copies(world)
         has_choice = bool(waiting) or pairs or copies or self._agenda is not None
         matter = self._preemptions_matter(world) or (copies and self._counts_times_only)
-        if not (self.ahead and has_choice and matter):
+        uncertain = self._rank_shares < UNCERTAIN * self._ranked
+        if uncertain or not (self.ahead and has_choice and matter):
             self._agenda = None
-            step = self._by_price(world, self._ranked(world, waiting, now), pinned)
+            step = self._by_price(world, self._by_rank(world, waiting, now), pinned)
             if not (self.prove and self._counts_times_only):
                 return step
             now = now or snapshot(world, jobs=waiting, known=self._known)
@@ -330,10 +345,10 @@ class Optsched:
         self._tiered = is_tiered(world)
         return now
 
-    def _ranked(self, world: World, waiting: list[str], now: Snapshot | None) -> Snapshot:
-        """Return the present as a round sees it that may preempt at no cost: a job of uncertain
-        length has its rank left. `now` is the present with the tenants' shares, where some
-        borrow."""
+    def _by_rank(self, world: World, waiting: list[str], now: Snapshot | None) -> Snapshot:
+        """Return the present as a round sees it whose step is not played forward: a job of
+        uncertain length has its rank left. `now` is the present with the tenants' shares, where
+        some borrow."""
         if not world.ranks_jobs:
             return now or snapshot(world, jobs=waiting, known=self._known)
         ranked = snapshot(world, jobs=waiting, known=self._known_ranks, by_rank=True)
