@@ -98,11 +98,11 @@ def snapshot(
 
 
 def _ranked_s(world: World, job_id: str) -> float:
-    """Return the rank of a job, of a running one less: served in turn, jobs of uncertain length
-    pass each other again and again, and where a turn costs c, turns that grow with sqrt(c x rank)
-    are best."""
+    """Return the rank of a job, of a running one less while others wait: served in turn, jobs of
+    uncertain length pass each other again and again, and where a turn costs c, turns that grow with
+    sqrt(c x rank) are best."""
     rank_s = world.rank_work_s(job_id)
-    if job_id not in world.running:
+    if job_id not in world.running or not world.waiting:
         return rank_s
     turn_s = swap_s(world.job(job_id))
     return max(LEAST_RANK_S, rank_s / (1 + TURNS * math.sqrt(turn_s / rank_s)))

@@ -64,19 +64,28 @@ def test_jobs_count_by_how_much_they_are_like_it() -> None:
     assert ended.rank_s(ANN, PRIOR_S, 0.0) < before
 
 
-@pytest.mark.parametrize("cost_s", [0.0, 60.0])
-def test_of_two_alike_who_runs_goes_on_where_turns_cost(cost_s: float) -> None:
-    jobs = tuple(Job(id=name, duration_s=5000.0) for name in "ab")
+def with_a_running(names: str, cost_s: float) -> VirtualWorld:
+    jobs = tuple(Job(id=name, duration_s=5000.0) for name in names)
     instance = with_checkpoint_cost(Instance(cluster=Cluster(nodes=(NODE,)), jobs=jobs), cost_s)
     world = VirtualWorld(instance, History())
     assert world.advance()
     option, placement = world.fit("a") or pytest.fail("it fits")
     world.start("a", option, placement)
-    a, b = snapshot(world, by_rank=True).instance.jobs
+    return world
+
+
+@pytest.mark.parametrize("cost_s", [0.0, 60.0])
+def test_of_two_alike_who_runs_goes_on_where_turns_cost(cost_s: float) -> None:
+    a, b = snapshot(with_a_running("ab", cost_s), by_rank=True).instance.jobs
     if cost_s:
         assert a.work_s < 0.8 * b.work_s
     else:
         assert a.work_s == b.work_s
+
+
+def test_who_runs_has_its_own_rank_where_nobody_waits() -> None:
+    world = with_a_running("a", 60.0)
+    assert snapshot(world, by_rank=True).instance.jobs[0].work_s == world.rank_work_s("a")
 
 
 @pytest.mark.parametrize("cost_s", [0.0, 60.0])
