@@ -14,8 +14,8 @@ from .view import LEAST_RANK_S, PolicyError
 from .world import World
 
 TURNS = 7.0
-"""For how many times sqrt(preemption / rank) less than a running job's a rank must be to preempt
-it."""
+"""Who waits preempts a job of rank r, whose swap takes c, only where its own rank is below
+r / (1 + TURNS sqrt(c / r))."""
 
 
 @record

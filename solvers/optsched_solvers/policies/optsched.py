@@ -210,6 +210,7 @@ class Optsched:
             self._wake_when_ripe(world)
 
     def _note_newcomer(self, world: World, job_id: str) -> None:
+        """Count who has come, and how uncertain its run time is."""
         if world.job(job_id).submit_s > world.instance.now_s:
             self._arrived += world.job(job_id).weight
         if world.ranks_jobs:
