@@ -14,7 +14,7 @@ from .view import LEAST_RANK_S, PolicyError
 from .world import World
 
 TURNS = 7.0
-"""Who waits preempts a job of rank r, whose swap takes c, only where its own rank is below
+"""While others wait, a running job of rank r whose swap takes c counts as if its rank were
 r / (1 + TURNS sqrt(c / r))."""
 
 
@@ -99,8 +99,8 @@ def snapshot(
 
 def _ranked_s(world: World, job_id: str) -> float:
     """Return the rank of a job, of a running one less while others wait: served in turn, jobs of
-    uncertain length pass each other again and again, and where a turn costs c, turns that grow with
-    sqrt(c x rank) are best."""
+    uncertain length would pass each other again and again. Where a swap costs c, turns grow with
+    sqrt(c x rank) so."""
     rank_s = world.rank_work_s(job_id)
     if job_id not in world.running or not world.waiting:
         return rank_s
