@@ -34,10 +34,10 @@ from .hadar.copies import HadarE
 from .parts.agenda import Agenda, outline, search
 from .parts.awaited_places import awaiting
 from .parts.first_step import Planning, RoundRecord, Step, as_played, by_rule, notes_of
-from .parts.gang_weights import GANG
 from .parts.kept_places import KeptPlaces
 from .parts.preemptive import Preemptive
 from .parts.priced_round import NO_LIMIT_S, PricedRounds
+from .parts.raised_weights import GANG, LATE, RaisedWeights
 from .parts.tiers import is_allowed, is_tiered
 from .srtf import Srtf
 from .xion import Xion
@@ -72,8 +72,9 @@ MOST_PROVED = 2000
 
 class Optsched:
     """Decides by `optsched.round.decide` at every event, or while nobody waits every `moves_s`.
-    Under wct large gangs weigh more than they say (see `gang_weights`), also in the values of
-    `rounds`.
+    Under wct large gangs weigh more than they say, and, once jobs keep coming, who waits or runs for
+    longer than most weighs more where no steps are played forward (see `raised_weights`), also in
+    the values of `rounds`.
 
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
     for it (`World.claims`).
@@ -132,6 +133,12 @@ class Optsched:
             "Under wct the weight of a gang is raised by this times its share of all GPUs of a "
             "type.",
         ] = GANG
+        late: Annotated[
+            float,
+            Ge(1),
+            "Under wct the weight of a job that takes longer than nine in ten is raised, at most "
+            "by this factor.",
+        ] = LATE
         ahead: Annotated[
             bool, "Where saving takes long, first steps are played forward before one is taken."
         ] = True
@@ -150,13 +157,14 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._known_ranks: dict[str, Job] = {}
         self._tiered = False
+        self._weights = RaisedWeights(options.gangs, options.late)
         self._priced_rounds = PricedRounds(
             self.objective,
             solver=options.solver,
             round_s=options.round_s,
             budget_s=options.budget_s,
             gap=options.gap,
-            gangs=options.gangs,
+            weights=self._weights,
         )
         self._arrived = 0.0
         self._rank_shares, self._ranked = 0.0, 0
@@ -178,6 +186,7 @@ class Optsched:
             self.reservations.arrived(world, job_id)
             if world.entry(job_id) is None:
                 self._note_newcomer(world, job_id)
+        self._weights.note_ended(world)
         self._rank(world)
         places.start_claimed(world)
         places.start_reserved(world, before_higher=not self._tiered)
@@ -381,11 +390,19 @@ class Optsched:
         if found is not None and (trial := found[0].step(world, now.pinned, found[1])):
             yield found[0], trial
 
-    def _priced(self, world: World, now: Snapshot, pinned: set[str], share: float = 1.0) -> Step:
-        """Return the step of the round in which `pinned` go on, found in a `share` of the
-        budget."""
+    def _priced(
+        self,
+        world: World,
+        now: Snapshot,
+        pinned: set[str],
+        share: float = 1.0,
+        *,
+        late: bool = False,
+    ) -> Step:
+        """Return the step of the round in which `pinned` go on and `late` jobs weigh more, found in
+        a `share` of the budget."""
         return self._priced_rounds.step(
-            world, now, pinned, share, places=self._places, tiered=self._tiered
+            world, now, pinned, share, places=self._places, tiered=self._tiered, late=late
         )
 
     def _by_price(self, world: World, now: Snapshot, pinned: set[str]) -> Step:
@@ -397,7 +414,7 @@ class Optsched:
             trial = step.trial
             if not pinned.intersection(trial.victims) - {*trial.claims, *trial.started}:
                 return step
-        return self._priced(world, now, pinned)
+        return self._priced(world, now, pinned, late=bool(world.waiting and self._arrived))
 
     def _is_allowed(self, trial: Trial) -> bool:
         return not self._tiered or is_allowed(trial, self._places.unripe or ())

@@ -13,8 +13,8 @@ from optsched.round.decide import decide
 from optsched.round.plan import JobRound, RoundSolution
 
 from .first_step import Step
-from .gang_weights import GangWeights
 from .kept_places import KeptPlaces
+from .raised_weights import RaisedWeights
 
 NO_LIMIT_S = 3600.0
 """Wall-clock budget of a round in virtual time: never reached, so that results do not depend on the
@@ -34,20 +34,20 @@ class PricedRounds:
         round_s: float,
         budget_s: float,
         gap: float,
-        gangs: float,
+        weights: RaisedWeights,
     ) -> None:
         registry.round_solver(solver)  # an unknown one is refused before any work
-        self._objective, self._gangs = objective, GangWeights(gangs)
+        self._objective, self._weights = objective, weights
         self._solver, self._round_s, self._budget_s, self._gap = solver, round_s, budget_s, gap
         unhurried = budget_s >= NO_LIMIT_S and solver == "price"
         self._options = {"core": str(CORE_OPTIONS)} if unhurried else {}
         self.last: RoundSolution | None = None
 
-    def posed(self, world: World, now: Snapshot) -> Instance:
-        """Return the instance that rounds decide."""
+    def posed(self, world: World, now: Snapshot, *, late: bool = False) -> Instance:
+        """Return the instance that rounds decide, in which `late` jobs weigh more."""
         if not self._objective.is_linear:
             return now.instance
-        return self._gangs.raised(world, now.instance)
+        return self._weights.raised(world, now.instance, late=late)
 
     def step(
         self,
@@ -58,10 +58,11 @@ class PricedRounds:
         *,
         places: KeptPlaces,
         tiered: bool,
+        late: bool,
     ) -> Step:
-        """Return the step of the round in which `pinned` go on, found in a `share` of the
-        budget."""
-        posed = self.posed(world, now)
+        """Return the step of the round in which `pinned` go on and `late` jobs weigh more, found in
+        a `share` of the budget."""
+        posed = self.posed(world, now, late=late)
         solution = decide(
             posed,
             self._objective,

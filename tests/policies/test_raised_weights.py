@@ -6,7 +6,7 @@ from optsched import Cluster, Instance, Job, Node
 from optsched.driver.snapshot import snapshot
 from optsched.model.job import Elastic
 from optsched.simulate.virtual import VirtualWorld
-from optsched_solvers.policies.parts.gang_weights import GANG, GangWeights
+from optsched_solvers.policies.parts.raised_weights import GANG, RaisedWeights
 
 NODES = tuple(
     Node(name=f"{kind}{i}", gpu_type=kind, gpus=8)
@@ -18,7 +18,7 @@ NODES = tuple(
 def raised(*jobs: Job) -> dict[str, float]:
     world = VirtualWorld(Instance(cluster=Cluster(nodes=NODES), jobs=jobs))
     world.advance()
-    weights, now = GangWeights(), snapshot(world).instance
+    weights, now = RaisedWeights(), snapshot(world).instance
     found = weights.raised(world, now)
     assert weights.raised(world, now).jobs == found.jobs  # a job's factor is the same in all rounds
     assert [job.id for job in found.jobs] == [job.id for job in now.jobs]
