@@ -56,7 +56,7 @@ def rounds_of(settings: Settings, budget_s: float | None = None) -> NamedPolicy:
             "gap": DEFAULT_GAP,
             "moves": 0.0,
             "gangs": 0.0,
-            "late": 1.0,
+            "late": False,
             "prove": True,
         },
     )

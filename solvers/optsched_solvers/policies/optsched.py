@@ -37,7 +37,7 @@ from .parts.first_step import Planning, RoundRecord, Step, as_played, by_rule, n
 from .parts.kept_places import KeptPlaces
 from .parts.preemptive import Preemptive
 from .parts.priced_round import NO_LIMIT_S, PricedRounds
-from .parts.raised_weights import GANG, LATE, RaisedWeights
+from .parts.raised_weights import GANG, RaisedWeights
 from .parts.tiers import is_allowed, is_tiered
 from .srtf import Srtf
 from .xion import Xion
@@ -72,9 +72,9 @@ MOST_PROVED = 2000
 
 class Optsched:
     """Decides by `optsched.round.decide` at every event, or while nobody waits every `moves_s`.
-    Under wct large gangs weigh more than they say, and, once jobs keep coming, who waits or runs for
-    longer than most weighs more where no steps are played forward (see `raised_weights`), also in
-    the values of `rounds`.
+    Under wct large gangs weigh more than they say and, once jobs keep coming and where no steps are
+    played forward, so do jobs that take longer than most (see `raised_weights`), also in the values
+    of `rounds`.
 
     A job whose place is still held by jobs that are being saved waits for it; that place is kept
     for it (`World.claims`).
@@ -134,11 +134,10 @@ class Optsched:
             "type.",
         ] = GANG
         late: Annotated[
-            float,
-            Ge(1),
-            "Under wct the weight of a job that takes longer than nine in ten is raised, at most "
-            "by this factor.",
-        ] = LATE
+            bool,
+            "Under wct, while jobs keep coming, those that take longer than nine in ten weigh "
+            "more.",
+        ] = True
         ahead: Annotated[
             bool, "Where saving takes long, first steps are played forward before one is taken."
         ] = True
@@ -149,7 +148,7 @@ class Optsched:
     def __init__(self, options: Options, objective: Objective | None = None) -> None:
         self.objective = objective or parse("wct")
         self.round_s, self.pace, self.moves_s = options.round_s, options.pace, options.moves_s
-        self.ahead, self.prove = options.ahead, options.prove
+        self.ahead, self.late, self.prove = options.ahead, options.late, options.prove
         self._counts_times_only = not any(isinstance(term, Usage) for term in self.objective.terms)
         self.decided: tuple[Snapshot, RoundSolution] | None = None
         self.rounds: list[RoundRecord] = []
@@ -157,7 +156,7 @@ class Optsched:
         self._known: dict[str, Job] = {}
         self._known_ranks: dict[str, Job] = {}
         self._tiered = False
-        self._weights = RaisedWeights(options.gangs, options.late)
+        self._weights = RaisedWeights(options.gangs)
         self._priced_rounds = PricedRounds(
             self.objective,
             solver=options.solver,
@@ -414,7 +413,8 @@ class Optsched:
             trial = step.trial
             if not pinned.intersection(trial.victims) - {*trial.claims, *trial.started}:
                 return step
-        return self._priced(world, now, pinned, late=bool(world.waiting and self._arrived))
+        late = self.late and bool(world.waiting) and self._arrived > 0
+        return self._priced(world, now, pinned, late=late)
 
     def _is_allowed(self, trial: Trial) -> bool:
         return not self._tiered or is_allowed(trial, self._places.unripe or ())

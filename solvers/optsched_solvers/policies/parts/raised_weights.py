@@ -12,9 +12,10 @@ GANG = 2.0
 the moment at which the smaller jobs that hold them are worth less only in a lull, and in a busy
 cluster that does not come."""
 
-LATE = 2.0
+LATE, LATE_UNSURE = 1.5, 3.0
 """The weight of a job that takes longer than most is raised by the square of how many times as
-long, at most by this factor: whoever has the most left to do would wait for a lull as well."""
+long, at most by this factor: the mean is least if who has the most left to do waits for a lull.
+The second is for run times that are not known, where the mean loses less by it."""
 MOST = 0.9
 """Most: this share of jobs..."""
 FEW, KEPT = 20, 1000
@@ -24,8 +25,8 @@ FEW, KEPT = 20, 1000
 class RaisedWeights:
     """Instances in which large gangs weigh more, and jobs that take longer than most."""
 
-    def __init__(self, gangs: float = GANG, late: float = LATE) -> None:
-        self._share_weight, self._most_late = gangs, late
+    def __init__(self, gangs: float = GANG) -> None:
+        self._share_weight = gangs
         self._gang_factors: dict[str, float] = {}
         self._known: dict[str, tuple[Job, float, Job]] = {}
         self._gpus: dict[str | None, int] = {}
@@ -54,18 +55,20 @@ class RaisedWeights:
     def _late_factors(self, world: World, instance: Instance) -> dict[str, float]:
         """Return the factors, in tenths, of jobs that will have taken longer than most: by now
         already, where run times are not known."""
-        if self._most_late <= 1.0:
-            return {}
         takes_s = {job.id: world.now_s - job.submit_s for job in instance.jobs}
         if world.knows_run_times:
-            takes_s = {job: past_s + world.fastest_finish_s(job) for job, past_s in takes_s.items()}
+            takes_s = {
+                job_id: past_s + world.fastest_finish_s(job_id)
+                for job_id, past_s in takes_s.items()
+            }
         all_s = sorted((*self._taken_s, *takes_s.values()))
         if len(all_s) < FEW:
             return {}
-        limit_s, longest = all_s[int(MOST * len(all_s))], math.sqrt(self._most_late)
+        limit_s = all_s[int(MOST * len(all_s))]
+        longest = math.sqrt(LATE if world.knows_run_times else LATE_UNSURE)
         return {
-            job: round(min(longest, long_s / limit_s) ** 2, 1)
-            for job, long_s in takes_s.items()
+            job_id: round(min(longest, long_s / limit_s) ** 2, 1)
+            for job_id, long_s in takes_s.items()
             if long_s > limit_s > 0
         }
 
