@@ -33,10 +33,13 @@ class RaisedWeights:
         self._taken_s: deque[float] = deque(maxlen=KEPT)
 
     def note_ended(self, world: World) -> None:
-        """Note how long those took that have ended since this was last done."""
+        """Note how long those took that have ended since this was last done, and forget the rest
+        about them."""
         for job_id in dict.fromkeys(world.take_released()):
             if world.knows(job_id) and not world.is_active(job_id):
                 self._taken_s.append(world.now_s - world.job(job_id).submit_s)
+                self._known.pop(job_id, None)
+                self._gang_factors.pop(job_id, None)
 
     def raised(self, world: World, instance: Instance, *, late: bool = False) -> Instance:
         """Return the snapshot `instance` with raised weights, those of `late` jobs too. Jobs whose
@@ -79,9 +82,8 @@ class RaisedWeights:
             return 1.0
         factor = self._gang_factors.get(job.id)
         if factor is None:
-            factor = self._gang_factors[job.id] = 1.0 + self._share_weight * self._share(
-                world, job.id
-            )
+            factor = 1.0 + self._share_weight * self._share(world, job.id)
+            self._gang_factors[job.id] = factor
         return factor
 
     def _share(self, world: World, job_id: str) -> float:
