@@ -15,7 +15,7 @@ cluster that does not come."""
 LATE, LATE_UNSURE = 1.5, 3.0
 """The weight of a job that takes longer than most is raised by the square of how many times as
 long, at most by this factor: the mean is least if who has the most left to do waits for a lull.
-The second is for run times that are not known, where the mean loses less by it."""
+The second is for run times that are not known, where tails are longer."""
 MOST = 0.9
 """Most: this share of jobs..."""
 FEW, KEPT = 20, 1000
