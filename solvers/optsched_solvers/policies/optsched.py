@@ -398,8 +398,8 @@ class Optsched:
         *,
         late: bool = False,
     ) -> Step:
-        """Return the step of the round in which `pinned` go on and `late` jobs weigh more, found in
-        a `share` of the budget."""
+        """Return the step of the round in which `pinned` go on, found in a `share` of the budget;
+        with `late`, jobs that take longer than most weigh more."""
         return self._priced_rounds.step(
             world, now, pinned, share, places=self._places, tiered=self._tiered, late=late
         )

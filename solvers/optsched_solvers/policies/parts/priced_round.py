@@ -44,7 +44,8 @@ class PricedRounds:
         self.last: RoundSolution | None = None
 
     def posed(self, world: World, now: Snapshot, *, late: bool = False) -> Instance:
-        """Return the instance that rounds decide, in which `late` jobs weigh more."""
+        """Return the instance that rounds decide; with `late`, jobs that take longer than most
+        weigh more in it."""
         if not self._objective.is_linear:
             return now.instance
         return self._weights.raised(world, now.instance, late=late)
@@ -60,8 +61,8 @@ class PricedRounds:
         tiered: bool,
         late: bool,
     ) -> Step:
-        """Return the step of the round in which `pinned` go on and `late` jobs weigh more, found in
-        a `share` of the budget."""
+        """Return the step of the round in which `pinned` go on, found in a `share` of the budget;
+        with `late`, jobs that take longer than most weigh more."""
         posed = self.posed(world, now, late=late)
         solution = decide(
             posed,

@@ -33,8 +33,8 @@ class RaisedWeights:
         self._taken_s: deque[float] = deque(maxlen=KEPT)
 
     def note_ended(self, world: World) -> None:
-        """Note how long those took that have ended since this was last done, and forget the rest
-        about them."""
+        """Note how long those took that have ended since this was last called, and forget their
+        factors."""
         for job_id in dict.fromkeys(world.take_released()):
             if world.knows(job_id) and not world.is_active(job_id):
                 self._taken_s.append(world.now_s - world.job(job_id).submit_s)
@@ -42,8 +42,9 @@ class RaisedWeights:
                 self._gang_factors.pop(job_id, None)
 
     def raised(self, world: World, instance: Instance, *, late: bool = False) -> Instance:
-        """Return the snapshot `instance` with raised weights, those of `late` jobs too. Jobs whose
-        factors have not changed are the same objects as before."""
+        """Return the snapshot `instance` with raised weights of large gangs and, with `late`, of
+        jobs that take longer than most. Jobs whose factors have not changed are the same objects
+        as before."""
         late_factors = self._late_factors(world, instance) if late else {}
         jobs = []
         for job in instance.jobs:
@@ -56,8 +57,8 @@ class RaisedWeights:
         return replace(instance, jobs=tuple(jobs))
 
     def _late_factors(self, world: World, instance: Instance) -> dict[str, float]:
-        """Return the factors, in tenths, of jobs that will have taken longer than most: by now
-        already, where run times are not known."""
+        """Return the factors, in tenths, of jobs that will have taken longer than most when they
+        end or, where run times are not known, have done so by now."""
         takes_s = {job.id: world.now_s - job.submit_s for job in instance.jobs}
         if world.knows_run_times:
             takes_s = {
