@@ -28,9 +28,10 @@ def solve_whole(
     detailed: bool,
     constrain: Constrain | None = None,
     hint: Schedule | None = None,
+    share: float = 1.0,
 ) -> bool:
-    """Minimise every level in turn, each with an equal part of what is left; return whether all
-    were proved in the model.
+    """Minimise every level in turn, each with an equal part of a `share` of what is left; return
+    whether all were proved in the model.
 
     `hint` is a schedule to start from. Model times are rounded down, so its bound holds for the
     true problem; each solution is put on real nodes in exact time by serial schedule generation.
@@ -50,7 +51,7 @@ def solve_whole(
             if least is not None:
                 model.cp.add(expression.expression >= least)
         model.cp.minimize(expression.expression)
-        best = _solve_level(progress, model, expression, k)
+        best = _solve_level(progress, model, expression, k, share)
         all_proved = all_proved and best is not None
         if best is None and (progress.schedule is None or progress.budget.left_s() <= 0):
             return False
@@ -72,11 +73,11 @@ def solve_whole(
 
 
 def _solve_level(
-    progress: Progress, model: Model, expression: LevelExpression, level: int
+    progress: Progress, model: Model, expression: LevelExpression, level: int, share: float
 ) -> int | None:
-    """Solve for the current objective; return its optimal integer value, or None where it was not
-    proved."""
-    report, solver = progress.report, _solver(progress, level)
+    """Solve for the current objective, in a level's part of a `share` of what is left; return its
+    optimal integer value, or None where it was not proved."""
+    report, solver = progress.report, _solver(progress, level, share)
     if report.log is not ignore:
         solver.parameters.log_search_progress = True
         solver.parameters.log_to_stdout = False
@@ -94,11 +95,14 @@ def _solve_level(
         return None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         progress.offer(realise(model, solver.value))
-    report.bound(level, _proved(expression, solver.best_objective_bound), "cpsat")
+    bound = _proved(expression, solver.best_objective_bound)
+    report.bound(level, bound, "cpsat")
+    if level == 0:  # later ones hold among plans that keep what was found before
+        progress.proved[0] = max(bound, progress.proved.get(0, -math.inf))
     return int(solver.value(expression.expression)) if status == cp_model.OPTIMAL else None
 
 
-def _solver(progress: Progress, level: int) -> cp_model.CpSolver:
+def _solver(progress: Progress, level: int, share: float) -> cp_model.CpSolver:
     """Return a CP-SAT search with the strategies that suit a level.
 
     A sum needs the linear relaxation. For a maximum over jobs, whose conflicts explain it best
@@ -106,7 +110,7 @@ def _solver(progress: Progress, level: int) -> cp_model.CpSolver:
     plan, and large neighbourhoods are searched beside them; all share bounds and plans.
     """
     solver, budget = cp_model.CpSolver(), progress.budget
-    budget.configure(solver, 1 / (len(progress.problem.objective.levels) - level))
+    budget.configure(solver, share / (len(progress.problem.objective.levels) - level))
     if any(isinstance(term, SumOfJobs) for _, term in progress.problem.objective.levels[level]):
         return solver
     parameters = solver.parameters

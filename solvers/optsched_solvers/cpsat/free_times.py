@@ -118,7 +118,9 @@ class FreeTimes:
     @property
     def was_compiled(self) -> bool:
         """Return whether what decodes was compiled in this process, and not read."""
-        return self._placing.was_compiled()
+        from .compiled import was_compiled
+
+        return was_compiled(self._placing.decode, self._placing.walk_on)
 
     def decode(self, code: List, limit: float = inf) -> Decoded | None:
         """Return a list with its schedule; None if it has none.

@@ -5,22 +5,20 @@ tick is the first part of it. Imported only where a quick list search begins. Al
 one file, as what was compiled before is made anew only when the file of its function has changed.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from optsched.objectives.costs import AT_ONCE_S, LATE_TOLERANCE_S
 
 from ..scheduling.free_capacity import FAR
+from .compiled import compiled, random, within
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]
-Function = TypeVar("Function", bound=Callable[..., object])
 
 LOOKS = 2
 """A list is looked at after so many stops, whether it is good enough to go on."""
@@ -165,25 +163,6 @@ class Lists(NamedTuple):
     listed: Ints
     shortest: Ints
     work: Floats
-
-
-def compiled(function: Function) -> Function:
-    """Compile a function when it is first called, or read what was compiled before."""
-    options = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-    made: Function
-    try:
-        made = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder can be written to
-        made = numba.njit(**options)(function)
-    return made
-
-
-def within(function: Function) -> Function:
-    """Compile a function with those that call it: without what a call from Python needs."""
-    made: Function = numba.njit(
-        error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(function)
-    return made
 
 
 @within
@@ -907,18 +886,8 @@ def decode(
 
 
 @within
-def _random(walk: Walk) -> float:
-    """Return a random number from 0 to 1 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014)."""
-    walk.random[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = walk.random[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return float((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
-
-
-@within
 def _pick(walk: Walk, count: int) -> int:
-    return min(int(_random(walk) * count), count - 1)
+    return min(int(random(walk.random) * count), count - 1)
 
 
 @within
@@ -936,7 +905,7 @@ def _put(order: Ints, at: int, to: int) -> None:
 def _retype(walk: Walk, made: Coded, j: int) -> None:
     """Keep a job to another GPU type, or to none."""
     first, types = walk.first_kind[j], walk.first_kind[j + 1] - walk.first_kind[j] - 1
-    if types < 2 or _random(walk) < walk.shares[FREED]:
+    if types < 2 or random(walk.random) < walk.shares[FREED]:
         made.jobs[j, KIND] = walk.kinds[first]
     else:
         made.jobs[j, KIND] = walk.kinds[first + 1 + _pick(walk, types)]
@@ -948,16 +917,16 @@ def _move(walk: Walk, made: Coded, at: int) -> None:
     type."""
     order, count = walk.order[1], walk.counts[1]
     j = order[at]
-    if _random(walk) < walk.shares[NEAR]:
-        places = int(count ** _random(walk))
-        beside = at + places if _random(walk) < 0.5 else at - places
+    if random(walk.random) < walk.shares[NEAR]:
+        places = int(count ** random(walk.random))
+        beside = at + places if random(walk.random) < 0.5 else at - places
         beside = min(max(beside, 0), count - 1)
     else:
         beside = _pick(walk, count)
     if beside != at:
-        to = beside - (beside > at) + (_random(walk) < 0.5)
+        to = beside - (beside > at) + (random(walk.random) < 0.5)
         _put(order, at, to)
-    if _random(walk) < RETYPED_TOO:
+    if random(walk.random) < RETYPED_TOO:
         _retype(walk, made, j)
 
 
@@ -1003,9 +972,9 @@ def _step(walk: Walk, kept: Coded, made: Coded) -> None:
         for column in range(KIND, LEAVES + 1):
             made.jobs[j, column] = kept.jobs[j, column]
     count, movable = walk.counts[1], len(walk.movable)
-    if movable and (count == 0 or _random(walk) < walk.shares[PREEMPTING]):
+    if movable and (count == 0 or random(walk.random) < walk.shares[PREEMPTING]):
         j = walk.movable[_pick(walk, movable)]
-        if _random(walk) < EXCHANGED:
+        if random(walk.random) < EXCHANGED:
             other = walk.movable[_pick(walk, movable)]
             if made.jobs[other, LEAVES] != made.jobs[j, LEAVES]:
                 _preempt_other(walk, made, other)
@@ -1016,14 +985,14 @@ def _step(walk: Walk, kept: Coded, made: Coded) -> None:
     total = 0.0
     for k in range(count):
         total += walk.often[walk.order[1, k]]
-    left, at = _random(walk) * total, 0
+    left, at = random(walk.random) * total, 0
     while at < count - 1 and left >= walk.often[walk.order[1, at]]:
         left -= walk.often[walk.order[1, at]]
         at += 1
     j = walk.order[1, at]
-    if walk.first_kind[j + 1] - walk.first_kind[j] > 2 and _random(walk) < RETYPED:
+    if walk.first_kind[j + 1] - walk.first_kind[j] > 2 and random(walk.random) < RETYPED:
         _retype(walk, made, j)
-    elif _random(walk) < MOVED:
+    elif random(walk.random) < MOVED:
         _move(walk, made, at)
     else:
         _swap(walk, at)
@@ -1065,7 +1034,7 @@ def walk_on(
             break
         _step(walk, kept, made)
         temperature = cool * max(0.0, walk.values[0] - certain)
-        limit = walk.values[0] - temperature * np.log(1.0 - _random(walk))
+        limit = walk.values[0] - temperature * np.log(1.0 - random(walk.random))
         listed = walk.order[1][: walk.counts[1]]
         now = Lists(kept, made, listed, lists.shortest, lists.work)
         done = decode(layout, value, free, stops, now, every, limit)
@@ -1084,8 +1053,3 @@ def walk_on(
             walk.values[1] = found
             return DONE, turned
     return FAILED, turned
-
-
-def was_compiled() -> bool:
-    """Return whether `decode` or `walk_on` was compiled in this process, and not read."""
-    return any(cast(Any, function).stats.cache_misses for function in (decode, walk_on))

@@ -3,9 +3,10 @@ size."""
 
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from optsched.errors import InputError
 from optsched.files.certificate import dump_certificate
@@ -22,6 +23,8 @@ from ..scheduling.schedule_generation import generate, replay
 from .beside import Beside
 from .clock import Budget
 from .direct import solve_whole
+from .evolution import Evolution
+from .evolution import applies as breeds
 from .list_search import ListSearch
 from .lists import WORK_PER_JOB, List, Ways, by_tier, by_type, list_of
 from .progress import Progress
@@ -34,6 +37,8 @@ LISTS_SHARE = 0.2
 """Most of the budget that goes to the first list schedules."""
 LEFT_BY_LISTS = 0.8
 """Share of the budget that list search leaves to the whole model."""
+WHOLE_BEFORE_BREEDING = 0.5
+"""Share of the budget for the whole model before orders are bred for the least makespan."""
 LISTS_BEFORE_ORDERS, FEW_TO_ORDER = 0.03, 9
 """Share of the budget for list search before all orders of more jobs than this are tried. One that
 may be preempted counts twice; the orders of fewer jobs take less time than list search."""
@@ -51,6 +56,7 @@ PACK_WORK, GANG_STEP_WORK = 5e-10, 5e-5
 WORK_PER_SET = 1e-4
 """Work of looking at one set of jobs, in the same unit."""
 
+Part = TypeVar("Part", ListSearch, Evolution)
 Priced = dict[int, tuple[PriceBound, Floats]]
 """The best prices by GPU type of levels."""
 
@@ -158,7 +164,12 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
             until = LEFT_BY_LISTS if len(progress.values) == 1 else 0.6
             _quick_lists(progress, guide).run(until)
         _price_gangs(progress, priced)
-        solve_whole(progress, direct)
+        if breeds(problem) and progress.schedule is not None:
+            if solve_whole(progress, direct, share=WHOLE_BEFORE_BREEDING):
+                return
+            _ready(progress, lambda: Evolution(progress)).run(0.0)
+        else:
+            solve_whole(progress, direct)
         return
     if any(len(prices.types) > 1 for prices, _ in priced.values()):
         # prices of gangs tell better which type each job should have than prices by GPU
@@ -209,17 +220,21 @@ def _take(progress: Progress, found: tuple[dict[int, float], list[str]] | None) 
 
 
 def _quick_lists(progress: Progress, guide: List | None) -> ListSearch:
-    """Return a quick list search; what is compiled for it, once on a machine, takes none of the
-    time limit."""
+    return _ready(progress, lambda: ListSearch(progress, guide, quick=True))
+
+
+def _ready(progress: Progress, make: Callable[[], Part]) -> Part:
+    """Return a part that is compiled; that happens once on a machine, and takes none of the time
+    limit."""
     begun_s = time.monotonic()
     progress.report.more_time_s(math.inf)
-    search = ListSearch(progress, guide, quick=True)
-    compiled_s = time.monotonic() - begun_s if search.was_compiled else 0.0
+    part = make()
+    compiled_s = time.monotonic() - begun_s if part.was_compiled else 0.0
     progress.budget.begun_s += compiled_s
     if compiled_s:
-        progress.report.log(f"list search compiled in {compiled_s:.0f} s, kept for later solves")
+        progress.report.log(f"search compiled in {compiled_s:.0f} s, kept for later solves")
     progress.report.more_time_s(compiled_s)
-    return search
+    return part
 
 
 def _is_proved(progress: Progress) -> bool:
