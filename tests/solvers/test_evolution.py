@@ -16,6 +16,7 @@ from optsched.objectives import parse
 from optsched.plugins.solver import SILENT
 from optsched.traces.readers import psplib
 from optsched_solvers.cpsat import beside, evolution
+from optsched_solvers.cpsat.beside import Beside
 from optsched_solvers.cpsat.clock import Budget
 from optsched_solvers.cpsat.evolution import Evolution, applies
 from optsched_solvers.cpsat.progress import Progress
@@ -148,9 +149,23 @@ def test_the_best_of_all_copies_is_taken() -> None:
     progress = begun(long_chains(), seconds=5.0)
     progress.budget.workers = 2
 
-    def breed(self: Evolution, until: float, copies: object = None) -> None:
-        if copies is None:  # in the copy alone
-            bred(self, until)
+    def breed(self: Evolution, until: float, copies: list[Beside]) -> None:
+        if not copies:  # in the copy alone
+            bred(self, until, copies)
+
+    bred, before = Evolution._breed, progress.values[0]
+    with patch.object(beside, "most", return_value=1), patch.object(Evolution, "_breed", breed):
+        Evolution(progress).run(0.5)
+    assert progress.values[0] < before
+
+
+def test_a_copy_that_fails_ends_nothing() -> None:
+    progress = begun(long_chains(), seconds=2.0)
+
+    def breed(self: Evolution, until: float, copies: list[Beside]) -> None:
+        if not copies:
+            raise MemoryError
+        bred(self, until, copies)
 
     bred, before = Evolution._breed, progress.values[0]
     with patch.object(beside, "most", return_value=1), patch.object(Evolution, "_breed", breed):

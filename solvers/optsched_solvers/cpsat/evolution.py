@@ -23,8 +23,9 @@ from .progress import Progress
 if TYPE_CHECKING:
     from .placing import Ints
 
-WORK_PER_JOB = 4e-9
-"""Work of placing one job, in CP-SAT's unit of work."""
+WORK_PER_JOB = 1.6e-8
+"""Work of placing one job, in CP-SAT's unit of work: so much that counted work ends well before
+the time limit on a slow machine."""
 JOBS_IN_ORDERS, MOST_ORDERS, FEWEST_ORDERS = 60_000, 1_000, 40
 """How many jobs all orders have together, and how many orders there are."""
 MOST_JOBS = 3_000
@@ -99,7 +100,7 @@ class Evolution:
         def apart(number: int) -> tuple[float, ...]:
             progress.report = SILENT
             self._set_out(number)
-            self._breed(until)
+            self._breed(until, [])
             return tuple(self._population.best.tolist())
 
         with ExitStack() as on_end:
@@ -108,9 +109,8 @@ class Evolution:
                 for number in range(beside.most(progress.budget.workers))
             ]
             self._breed(until, copies)
-            if not self._is_closed():
-                for order in filter(None, (copy.result() for copy in copies)):
-                    self._offer(order)
+            while copies and not self._is_closed():
+                self._take(copies.pop())
 
     def _set_out(self, number: int) -> None:
         """Begin with the order of the best schedule so far, each copy in its own way."""
@@ -122,19 +122,26 @@ class Evolution:
         justified.begin(project, self._profile, self._population, self._first.copy())
         justified.evolve(project, self._profile, self._population, 0)  # compiles it
 
-    def _breed(self, until: float, copies: list[beside.Beside] | None = None) -> None:
-        """Breed until so much of the budget is left, the best schedule is proved, or a copy is
-        done."""
+    def _take(self, copy: beside.Beside) -> None:
+        """Offer what a copy has found; nothing if it failed."""
+        if (order := copy.result()) is not None:
+            self._offer(order)
+
+    def _breed(self, until: float, copies: list[beside.Beside]) -> None:
+        """Breed until so much of the budget is left or the best schedule is proved; take from
+        `copies` those that are done."""
         justified, progress, population = self._justified, self._progress, self._population
         self._offer(population.best.tolist())
         placed = population.counts[justified.PLACED]
-        while progress.budget.fraction_left() > until and not self._is_closed():
-            if any(copy.is_done for copy in copies or ()):
-                return
+        budget = progress.budget
+        while budget.fraction_left() > until and budget.left_s() > 0 and not self._is_closed():
+            for copy in [copy for copy in copies if copy.is_done]:
+                copies.remove(copy)
+                self._take(copy)
             if justified.evolve(self._project, self._profile, population, STEPS):
                 self._offer(population.best.tolist())
             now = population.counts[justified.PLACED]
-            progress.budget.spend(WORK_PER_JOB * float(now - placed))
+            budget.spend(WORK_PER_JOB * float(now - placed))
             placed = now
 
     def _offer(self, order: tuple[int, ...] | list[int]) -> None:

@@ -164,7 +164,7 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
             until = LEFT_BY_LISTS if len(progress.values) == 1 else 0.6
             _quick_lists(progress, guide).run(until)
         _price_gangs(progress, priced)
-        if breeds(problem) and progress.schedule is not None:
+        if progress.schedule is not None and breeds(problem):
             if solve_whole(progress, direct, share=WHOLE_BEFORE_BREEDING):
                 return
             _ready(progress, lambda: Evolution(progress)).run(0.0)
