@@ -117,7 +117,7 @@ class Evolution:
         justified, project = self._justified, self._project
         jobs, rows = project.needs.shape
         orders = max(FEWEST_ORDERS, min(MOST_ORDERS, JOBS_IN_ORDERS // jobs))
-        seed = self._progress.budget.seed + number
+        seed = (self._progress.budget.seed + number) % 2**64
         self._profile, self._population = justified.room(jobs, rows, orders, seed, number)
         justified.begin(project, self._profile, self._population, self._first.copy())
         justified.evolve(project, self._profile, self._population, 0)  # compiles it
