@@ -93,7 +93,7 @@ def test_ends_are_those_of_serial_generation(instance: Instance, orders: int) ->
 @given(instance=projects(most_jobs=7))
 def test_few_jobs_end_as_soon_as_they_can(instance: Instance) -> None:
     progress = begun(instance, seconds=0.3)
-    Evolution(progress).run(0.0)
+    Evolution(progress).run()
     best = solve(instance, "makespan", solver="cpsat", time_limit_s=20, workers=1, isolate=False)
     assert best.status == "optimal"
     assert progress.values[0] == pytest.approx(best.value)
@@ -107,7 +107,7 @@ def test_scarce_resources_of_published_projects(name: str, optimum: float) -> No
     instance = psplib.read(SETS / "psplib-j30" / f"{name}.sm").instance
     progress = begun(instance)
     progress.proved[0] = optimum
-    Evolution(progress).run(0.0)
+    Evolution(progress).run()
     assert progress.values[0] == optimum
     assert progress.schedule is not None
     checked(instance, plan_of(progress.problem, progress.schedule), "makespan")
@@ -128,7 +128,7 @@ def test_amounts_that_are_no_whole_numbers() -> None:
     instance = long_chains()
     progress = begun(instance, seconds=0.5)
     before = progress.values[0]
-    Evolution(progress).run(0.0)
+    Evolution(progress).run()
     assert progress.values[0] < before
     assert progress.schedule is not None
     checked(instance, plan_of(progress.problem, progress.schedule), "makespan")
@@ -138,45 +138,33 @@ def test_the_same_seed_breeds_the_same() -> None:
     def found(seed: int) -> Any:
         progress = begun(long_chains(), seconds=0.1, seed=seed)
         evolution = Evolution(progress)
-        evolution.run(0.0)
+        evolution.run()
         return evolution._population.orders.tolist()
 
     assert found(1) == found(1)
     assert found(1) != found(2)
 
 
-def test_the_best_of_all_copies_is_taken() -> None:
-    progress = begun(long_chains(), seconds=5.0)
-    progress.budget.workers = 2
-
-    def breed(self: Evolution, until: float, copies: list[Beside]) -> None:
-        if not copies:  # in the copy alone
-            bred(self, until, copies)
-
-    bred, before = Evolution._breed, progress.values[0]
-    with patch.object(beside, "most", return_value=1), patch.object(Evolution, "_breed", breed):
-        Evolution(progress).run(0.5)
-    assert progress.values[0] < before
-
-
-def test_a_copy_that_fails_ends_nothing() -> None:
+@pytest.mark.parametrize("failing", ["here", "in the copy"])
+def test_what_is_found_here_or_in_a_copy_is_taken(failing: str) -> None:
     progress = begun(long_chains(), seconds=2.0)
 
-    def breed(self: Evolution, until: float, copies: list[Beside]) -> None:
-        if not copies:
+    def breed(self: Evolution, copies: list[Beside]) -> None:
+        if not copies and failing == "in the copy":
             raise MemoryError
-        bred(self, until, copies)
+        if not copies or failing == "in the copy":
+            bred(self, copies)
 
     bred, before = Evolution._breed, progress.values[0]
     with patch.object(beside, "most", return_value=1), patch.object(Evolution, "_breed", breed):
-        Evolution(progress).run(0.5)
+        Evolution(progress).run()
     assert progress.values[0] < before
 
 
 def test_a_proved_schedule_ends_the_search() -> None:
     progress = begun(long_chains())
     progress.proved[0] = progress.values[0]
-    Evolution(progress).run(0.0)
+    Evolution(progress).run()
     assert progress.budget.fraction_left() > 0.99
 
 

@@ -1,4 +1,8 @@
-"""How functions on arrays of numbers are compiled, and their random numbers."""
+"""How functions on arrays of numbers are compiled, and what several of them need.
+
+What was compiled before is made anew only when the file of its function has changed: a change of
+`random`, `pick` or `put` needs one in the files that call them.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -42,3 +46,20 @@ def random(state: npt.NDArray[Any]) -> float:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return float((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+@within
+def pick(state: npt.NDArray[Any], count: int) -> int:
+    """Return a random number of 0, 1, ... below `count`."""
+    return min(int(random(state) * count), count - 1)
+
+
+@within
+def put(order: npt.NDArray[np.int64], at: int, to: int) -> None:
+    """Move the job at a place of a list to another."""
+    j = order[at]
+    for k in range(at, to):
+        order[k] = order[k + 1]
+    for k in range(at, to, -1):
+        order[k] = order[k - 1]
+    order[to] = j

@@ -92,15 +92,15 @@ class Evolution:
 
         return was_compiled(self._justified.begin, self._justified.evolve)
 
-    def run(self, until: float) -> None:
-        """Breed until `until` of the budget is left or the best schedule is proved: here and, with
-        other random numbers, in a copy of this process for each other worker."""
+    def run(self) -> None:
+        """Breed until the budget is used up or the best schedule is proved: here and, with other
+        random numbers, in a copy of this process for each other worker."""
         progress = self._progress
 
         def apart(number: int) -> tuple[float, ...]:
             progress.report = SILENT
             self._set_out(number)
-            self._breed(until, [])
+            self._breed([])
             return tuple(self._population.best.tolist())
 
         with ExitStack() as on_end:
@@ -108,7 +108,7 @@ class Evolution:
                 on_end.enter_context(beside.Beside(partial(apart, number + 1)))
                 for number in range(beside.most(progress.budget.workers))
             ]
-            self._breed(until, copies)
+            self._breed(copies)
             while copies and not self._is_closed():
                 self._take(copies.pop())
 
@@ -127,14 +127,14 @@ class Evolution:
         if (order := copy.result()) is not None:
             self._offer(order)
 
-    def _breed(self, until: float, copies: list[beside.Beside]) -> None:
-        """Breed until so much of the budget is left or the best schedule is proved; take from
-        `copies` those that are done."""
+    def _breed(self, copies: list[beside.Beside]) -> None:
+        """Breed until the budget is used up or the best schedule is proved; take what `copies` have
+        found that are done."""
         justified, progress, population = self._justified, self._progress, self._population
         self._offer(population.best.tolist())
         placed = population.counts[justified.PLACED]
         budget = progress.budget
-        while budget.fraction_left() > until and budget.left_s() > 0 and not self._is_closed():
+        while budget.left_s() > 0 and not self._is_closed():
             for copy in [copy for copy in copies if copy.is_done]:
                 copies.remove(copy)
                 self._take(copy)

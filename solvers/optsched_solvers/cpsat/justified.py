@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from .compiled import compiled, random, within
+from .compiled import compiled, pick, put, random, within
 from .placing import Ints, Numbers
 
 FIELD, FIELDS = 16, 4
@@ -34,9 +34,8 @@ HOPELESS = 28
 the time until then: few of these would become as good."""
 PATIENCE = 100
 """All begins anew when so many times as many orders as there are were bred in vain."""
-
-
 LATEST = np.iinfo(np.int64).max
+"""Later than any end."""
 
 
 class Project(NamedTuple):
@@ -243,11 +242,6 @@ def _justify(
 
 
 @within
-def _pick(population: Population, count: int) -> int:
-    return min(int(random(population.random) * count), count - 1)
-
-
-@within
 def _draw(project: Project, population: Population, order: Ints) -> None:
     """Draw an order in which each job comes after those before it."""
     waits_for, jobs, ready = population.some[0], len(order), 0
@@ -258,7 +252,7 @@ def _draw(project: Project, population: Population, order: Ints) -> None:
             order[ready] = j
             ready += 1
     for k in range(jobs):
-        at = k + _pick(population, ready - k)
+        at = k + pick(population.random, ready - k)
         order[k], order[at] = order[at], order[k]
         j = order[k]
         for i in range(project.first_after[j], project.first_after[j + 1]):
@@ -275,7 +269,7 @@ def _cross(population: Population, one: int, two: int, order: Ints) -> None:
     taken, jobs, orders = population.some[0], len(order), population.orders
     for j in range(jobs):
         taken[j] = 0
-    a, b = _pick(population, jobs), _pick(population, jobs)
+    a, b = pick(population.random, jobs), pick(population.random, jobs)
     count = 0
     for until, parent in ((min(a, b), one), (max(a, b), two), (jobs, one)):
         k = 0
@@ -308,18 +302,14 @@ def _swap(project: Project, population: Population, order: Ints) -> None:
 @within
 def _shift(project: Project, population: Population, order: Ints) -> None:
     """Put one job elsewhere between those before it and those after it."""
-    at = _pick(population, len(order))
+    at = pick(population.random, len(order))
     j, first, last = order[at], at, at
     while first > 0 and not _is_before(project, order[first - 1], j):
         first -= 1
     while last < len(order) - 1 and not _is_before(project, j, order[last + 1]):
         last += 1
-    to = first + _pick(population, last - first + 1)
-    for k in range(at, to):
-        order[k] = order[k + 1]
-    for k in range(at, to, -1):
-        order[k] = order[k - 1]
-    order[to] = j
+    to = first + pick(population.random, last - first + 1)
+    put(order, at, to)
 
 
 @within
@@ -355,7 +345,7 @@ def _keep(population: Population, at: int, order: Ints, badness: int) -> bool:
 def _breed(project: Project, population: Population, order: Ints) -> None:
     """Make an order from two that are drawn."""
     size = len(population.badness)
-    _cross(population, _pick(population, size), _pick(population, size), order)
+    _cross(population, pick(population.random, size), pick(population.random, size), order)
     _swap(project, population, order)
     for _ in range(SHIFTS):
         if random(population.random) < SHIFTED:
@@ -366,9 +356,9 @@ def _breed(project: Project, population: Population, order: Ints) -> None:
 def _worst(population: Population) -> int:
     """Return the worst of some orders that are drawn."""
     size = len(population.badness)
-    worst = _pick(population, size)
+    worst = pick(population.random, size)
     for _ in range(VICTIMS - 1):
-        other = _pick(population, size)
+        other = pick(population.random, size)
         if population.badness[other] > population.badness[worst]:
             worst = other
     return worst

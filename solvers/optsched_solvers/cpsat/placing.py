@@ -2,7 +2,7 @@
 
 Times are ticks. All that is free from some tick on is kept sorted, so that what is free before a
 tick is the first part of it. Imported only where a quick list search begins. All of it stands in
-one file, as what was compiled before is made anew only when the file of its function has changed.
+one file for the reason that `compiled` gives.
 """
 
 from typing import Any, NamedTuple, cast
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from optsched.objectives.costs import AT_ONCE_S, LATE_TOLERANCE_S
 
 from ..scheduling.free_capacity import FAR
-from .compiled import compiled, random, within
+from .compiled import compiled, pick, put, random, within
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -886,29 +886,13 @@ def decode(
 
 
 @within
-def _pick(walk: Walk, count: int) -> int:
-    return min(int(random(walk.random) * count), count - 1)
-
-
-@within
-def _put(order: Ints, at: int, to: int) -> None:
-    """Move the job at a place of a list to another."""
-    j = order[at]
-    for k in range(at, to):
-        order[k] = order[k + 1]
-    for k in range(at, to, -1):
-        order[k] = order[k - 1]
-    order[to] = j
-
-
-@within
 def _retype(walk: Walk, made: Coded, j: int) -> None:
     """Keep a job to another GPU type, or to none."""
     first, types = walk.first_kind[j], walk.first_kind[j + 1] - walk.first_kind[j] - 1
     if types < 2 or random(walk.random) < walk.shares[FREED]:
         made.jobs[j, KIND] = walk.kinds[first]
     else:
-        made.jobs[j, KIND] = walk.kinds[first + 1 + _pick(walk, types)]
+        made.jobs[j, KIND] = walk.kinds[first + 1 + pick(walk.random, types)]
 
 
 @within
@@ -922,10 +906,10 @@ def _move(walk: Walk, made: Coded, at: int) -> None:
         beside = at + places if random(walk.random) < 0.5 else at - places
         beside = min(max(beside, 0), count - 1)
     else:
-        beside = _pick(walk, count)
+        beside = pick(walk.random, count)
     if beside != at:
         to = beside - (beside > at) + (random(walk.random) < 0.5)
-        _put(order, at, to)
+        put(order, at, to)
     if random(walk.random) < RETYPED_TOO:
         _retype(walk, made, j)
 
@@ -938,7 +922,7 @@ def _swap(walk: Walk, at: int) -> None:
     first = max(last - AROUND, 0)
     if first == last:
         return
-    other = first + _pick(walk, last - first)
+    other = first + pick(walk.random, last - first)
     other += other >= at
     order[at], order[other] = order[other], order[at]
 
@@ -953,13 +937,13 @@ def _preempt_other(walk: Walk, made: Coded, j: int) -> None:
         while order[at] != j:
             at += 1
         walk.counts[1] -= 1
-        _put(order, at, walk.counts[1])
+        put(order, at, walk.counts[1])
     else:
         made.jobs[j, LEAVES] = 1
         order[walk.counts[1]] = j
         walk.counts[1] += 1
-        at = _pick(walk, walk.counts[1])
-        _put(order, walk.counts[1] - 1, at)
+        at = pick(walk.random, walk.counts[1])
+        put(order, walk.counts[1] - 1, at)
         _retype(walk, made, j)
 
 
@@ -973,9 +957,9 @@ def _step(walk: Walk, kept: Coded, made: Coded) -> None:
             made.jobs[j, column] = kept.jobs[j, column]
     count, movable = walk.counts[1], len(walk.movable)
     if movable and (count == 0 or random(walk.random) < walk.shares[PREEMPTING]):
-        j = walk.movable[_pick(walk, movable)]
+        j = walk.movable[pick(walk.random, movable)]
         if random(walk.random) < EXCHANGED:
-            other = walk.movable[_pick(walk, movable)]
+            other = walk.movable[pick(walk.random, movable)]
             if made.jobs[other, LEAVES] != made.jobs[j, LEAVES]:
                 _preempt_other(walk, made, other)
         _preempt_other(walk, made, j)

@@ -167,7 +167,7 @@ def _improve(progress: Progress, guide: List | None, priced: Priced) -> None:
         if progress.schedule is not None and breeds(problem):
             if solve_whole(progress, direct, share=WHOLE_BEFORE_BREEDING):
                 return
-            _ready(progress, lambda: Evolution(progress)).run(0.0)
+            _ready(progress, lambda: Evolution(progress)).run()
         else:
             solve_whole(progress, direct)
         return
