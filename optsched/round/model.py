@@ -169,10 +169,10 @@ class Rows:
         """Return the demands of patterns on rows that are not of nodes, as (row, amount) by
         pattern."""
         takes: dict[int, list[tuple[int, float]]] = {}
-        for k in np.flatnonzero(self.is_shared[self.row]).tolist():
-            takes.setdefault(int(self.pattern[k]), []).append(
-                (int(self.row[k]), float(self.amount[k]))
-            )
+        at = np.flatnonzero(self.is_shared[self.row])
+        columns = (self.pattern[at].tolist(), self.row[at].tolist(), self.amount[at].tolist())
+        for pattern, row, amount in zip(*columns, strict=True):
+            takes.setdefault(pattern, []).append((row, amount))
         return takes
 
     def takes(self, pattern: int) -> list[tuple[int, float]]:

@@ -148,20 +148,21 @@ class Columns:
 
 def columns(alternatives: Sequence[Alternatives], deadline: Deadline) -> Columns:
     """Return the patterns of demands, one after the other, as columns."""
-    number: dict[int, int] = {}
-    tables, mask = [NOTHING.columns], [NOTHING.columns.mask]
+    tables = [NOTHING.columns]
     for own in alternatives:
         deadline.check()
-        table = own.columns
-        numbers = [number.setdefault(classes, len(number)) for classes in table.masks]
-        tables.append(table)
-        mask.append(np.array(numbers, dtype=np.int64)[table.mask])
+        tables.append(own.columns)
+    number: dict[int, int] = {}
+    every = [number.setdefault(own, len(number)) for table in tables for own in table.masks]
+    sizes = np.array([(len(table.masks), len(table.mask)) for table in tables])
+    first = np.repeat(np.cumsum(sizes[:, 0]) - sizes[:, 0], sizes[:, 1])
+    mask = first + np.concatenate([table.mask for table in tables])
     return Columns(
         **{
             name: np.concatenate([getattr(table, name) for table in tables])
             for name in ("gpus", "cpus", "memory_gib", "slot", "together", "in_rack", "rate")
         },
-        mask=np.concatenate(mask),
+        mask=np.array(every, dtype=np.int64)[mask],
         key=tuple(chain.from_iterable(table.key for table in tables)),
         masks=list(number),
     )

@@ -19,22 +19,21 @@ class Filling:
     def __init__(self, model: RoundModel, jobs: Ints, value: Floats, gpus: Ints, most: int) -> None:
         self._model, self._jobs = model, jobs.tolist()
         self._value, self._gpus = value, gpus
-        self._within = [np.zeros(most + 1)]
-        for j in self._jobs:
-            self._within.append(self._with_job(self._within[-1], j))
+        self._within = np.zeros((len(self._jobs) + 1, most + 1))
+        for k, j in enumerate(self._jobs):
+            self._add(j, self._within[k], self._within[k + 1])
 
-    def _with_job(self, best: Floats, j: int) -> Floats:
-        """Return the largest value with one job more, by the most GPUs that are taken."""
-        ways = {} if self._model.must[j] else {0: 0.0}
-        own = self._own(j)
+    def _add(self, j: int, best: Floats, with_job: Floats) -> None:
+        """Note the largest value with one job more, by the most GPUs that are taken."""
+        must, own = self._model.must[j], self._own(j)
+        with_job[:] = -np.inf if must else best
+        ways: dict[int, float] = {}
         for taken, worth in zip(self._gpus[own].tolist(), self._value[own].tolist(), strict=True):
-            ways[taken] = max(ways.get(taken, -np.inf), worth)
-        with_job = np.full(len(best), -np.inf)
+            if (must or worth > 0) and taken < len(best):
+                ways[taken] = max(ways.get(taken, -np.inf), worth)
         for taken, worth in ways.items():
-            if taken < len(best):
-                more = best[: len(best) - taken] + worth
-                np.maximum(with_job[taken:], more, out=with_job[taken:])
-        return with_job
+            more, room = best[: len(best) - taken] + worth, with_job[taken:]
+            np.maximum(room, more, out=room)
 
     def _own(self, j: int) -> slice:
         """Return where the options of a job are."""
@@ -44,13 +43,13 @@ class Filling:
     @property
     def worth(self) -> float:
         """Return the largest total value; -inf where some jobs must be kept that do not fit."""
-        return float(self._within[-1][-1])
+        return float(self._within[-1, -1])
 
     def choice(self, weights: Floats) -> dict[int, int]:
         """Return the option of each job, or `NO_OPTION`, for about that value; `weights` say how
         often relaxed solutions take each option."""
         chosen: dict[int, int] = {}
-        left = len(self._within[0]) - 1
+        left = self._within.shape[1] - 1
         for j, best in zip(reversed(self._jobs), reversed(self._within[:-1]), strict=True):
             most = -np.inf if self._model.must[j] else float(best[left])
             chosen[j], taken = NO_OPTION, 0
