@@ -128,6 +128,15 @@ def test_no_place_is_kept_for_who_could_preempt_for_free_before_it_is_very_late(
     assert kept
 
 
+def test_a_long_gang_of_all_gpus_runs_between_small_jobs_and_not_before_them() -> None:
+    """Saving it takes little of what it has left, however short the jobs are that run when its
+    patience ends: nobody waits for hours until it completes."""
+    instance = stream(1, load=0.5, small=400, gangs=(20_000.0,))
+    found, alone = run(instance, "optsched"), run(stream(1, load=0.5, small=400, gangs=()), "srtf")
+    assert found.jct_s[:400].mean() <= 1.1 * alone.jct_s.mean()
+    assert found.jct_s[400] <= instance.jobs[399].submit_s + 20_000.0 + 600.0
+
+
 def bound_s(instance: Instance, gang: str) -> float:
     """The bound of docs/mathematics.md: patience, its own drain, and twice the longest stay for
     each gang before it and for one that may be there when its turn comes."""
