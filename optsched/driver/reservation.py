@@ -41,8 +41,9 @@ PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
 NEARLY_FREE = 0.02
-"""Preempting costs next to nothing where saving and restoring all jobs that run or wait takes less
-than this share of what they have left: a gang that could take its GPUs so needs no place..."""
+"""Preempting costs next to nothing where saving and restoring all jobs that are here (where run
+times are only believed, those that run) takes less than this share of what they have left: a gang
+that could take its GPUs so needs no place..."""
 LONG_RUNS, MOST_RUNS = 20.0, 8.0
 """... until it has waited so many times as long as it runs, or its least patience. Where it costs
 more, and early places are kept, it needs none before it has waited as long as it runs for each GPU
@@ -144,6 +145,11 @@ def _preempts_below(world: World, job_id: str) -> float:
     return {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
 
 
+def _are_sure(world: World) -> bool:
+    """Return whether jobs run for as long as is believed."""
+    return world.run_times_hold and world.knows_run_times
+
+
 class _Preemption:
     """Tells who could preempt its way in, `by_price` where that costs something. What it takes is
     found out once for each moment."""
@@ -158,7 +164,8 @@ class _Preemption:
         """Return whether preempting costs next to nothing."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
-            self._is_free = not swaps_matter(world, (*world.running, *world.waiting))
+            here = (*world.running, *(world.waiting if _are_sure(world) else ()))
+            self._is_free = not swaps_matter(world, here)
         return self._is_free
 
     def patient_runs(self, world: World, job_id: str) -> float:
@@ -167,8 +174,7 @@ class _Preemption:
         else, `by_price`, the GPUs that one of them holds on average, at most `MOST_RUNS`. 0 where
         it would not fit, or it costs nothing and run times are only believed, so that its turn may
         never come."""
-        is_sure = world.run_times_hold and world.knows_run_times
-        if not (is_sure if self.is_free(world) else self._by_price):
+        if not (_are_sure(world) if self.is_free(world) else self._by_price):
             return 0.0
         below = _preempts_below(world, job_id)
         if below not in self._rooms:
