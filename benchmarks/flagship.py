@@ -520,6 +520,8 @@ def main() -> None:
     counts: list[int | None] = given.jobs or [None]
     names = given.workload or [name for name, own in WORKLOADS.items() if own.kind == given.kind]
     policies = given.policy or list(POLICIES)
+    if OWN in policies and len(policies) > 1 and not {*RULES}.intersection(policies):
+        parser.error(f"{OWN} is compared with queue rules too: add one of {', '.join(RULES)}")
     if given.run:
         made = run(
             names[0],

@@ -41,9 +41,9 @@ PATIENCE_S, PATIENCE_RUNS = 7 * 86400.0, 20.0
 """Others wait this and so many times their run time: on single GPUs whatever ends makes room."""
 
 NEARLY_FREE = 0.02
-"""Preempting costs next to nothing where saving and restoring takes less than this share of what
-jobs have left, those that run or, where early places are kept and run times known, all that are
-here: a gang that could take its GPUs so needs no place..."""
+"""Preempting costs next to nothing where saving and restoring take less than this share of what
+jobs have left: all that are here, where early places are kept and run times are known, else those
+that run. A gang that could take its GPUs so needs no place..."""
 LONG_RUNS, MOST_RUNS = 20.0, 8.0
 """... until it has waited so many times as long as it runs, or its least patience. Where it costs
 more, and early places are kept, it needs none before it has waited as long as it runs for each GPU
