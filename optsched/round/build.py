@@ -40,6 +40,7 @@ def build(
     refill: bool = True,
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
+    reserved_for: str | None = None,
     keep: Collection[str] = (),
     around: Sequence[tuple[Job, Running]] = (),
     give_way: Mapping[str, int] = NOBODY,
@@ -50,8 +51,9 @@ def build(
     `round_s` is the time until jobs are looked at again. With `refill`, GPUs that come free in
     between are given to others at once (decisions are made at events); without, they stay idle (see
     `value`). `blocked` is held by jobs that are being saved and come free during the round.
-    `reserved` are places promised to a job some seconds from now: until then others may use them if
-    they are done by then (backfill); the rows do not see this, only packing. `keep` are running
+    `reserved` are places promised to a job some seconds from now, `reserved_for`: until then others
+    may use them if they are done by then (backfill), and that job may start there if it is worth
+    more than who still runs there; the rows do not see this, only packing. `keep` are running
     jobs that must be kept for reasons of their own. Jobs `around` are not those of the instance:
     they go on, and what they hold is not to be had. Running jobs that `give_way` to the others, as
     of so many tiers below, go on where they are or leave: all together they are worth less than any
@@ -89,6 +91,7 @@ def build(
         objective=objective,
         blocked=tuple(blocked),
         reserved=tuple(reserved),
+        reserved_for=reserved_for,
         classes=classes,
         class_of=class_of,
         jobs=tuple(facts.jobs),
@@ -280,12 +283,15 @@ def _longest_s(facts: Facts, options: Options) -> float:
 def _pays(facts: Facts, options: Options) -> Bools:
     """Return which options are allowed to be worth anything: all but moves, of jobs that were
     preempted before, that would not earn back their cost within as long as the job has been left in
-    peace so far (it may be moved again as soon)."""
+    peace so far (it may be moved again as soon). While nobody waits, a job may also move to where
+    it is slower, for one that gains more by its place."""
     moves = np.flatnonzero((options.kind == Kind.MOVE) & np.isfinite(facts.peace_s[options.job]))
     mover = options.job[moves]
     gain = options.rate[moves] / facts.rate[mover] - 1.0
     pays = np.ones(len(options.job), dtype=bool)
-    pays[moves] = facts.peace_s[mover] * gain >= facts.cost_s[mover]
+    earns_back = facts.peace_s[mover] * gain >= facts.cost_s[mover]
+    nobody_waits = len(facts.kept) == len(facts.jobs)
+    pays[moves] = earns_back | ((gain <= 0) & nobody_waits)
     return pays
 
 

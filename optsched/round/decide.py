@@ -163,6 +163,7 @@ def decide(
     seed: int = 0,
     blocked: Sequence[Placement] = (),
     reserved: Sequence[tuple[Placement, float]] = (),
+    reserved_for: str | None = None,
     reserved_rank: float = math.inf,
     keep: Collection[str] = (),
     unless_higher: Collection[str] = (),
@@ -175,12 +176,12 @@ def decide(
     The plan that keeps every running job where it is always stands ready; `solver` (see `optsched
     list rounds`) improves on it for at most `budget_s` seconds of wall clock, posing the problem
     included, or until the proven gap is at most `gap`. Every plan is verified before it counts, for
-    which some of the budget is kept free. `refill`, `blocked`, `reserved` and `keep` are those of
-    `build.build`; jobs of a rank above `reserved_rank` do not heed what is reserved, and those of
-    `keep` that are in `unless_higher` make way for jobs of a higher one. `last` is the round
-    before, whose prices are a good start. Where the budget is too short to pose the problem, all
-    running jobs go on, few waiting ones are looked at or none, nothing is proved, and `fallback`
-    says so (see `pose`).
+    which some of the budget is kept free. `refill`, `blocked`, `reserved`, `reserved_for` and
+    `keep` are those of `build.build`; jobs of a rank above `reserved_rank` do not heed what is
+    reserved, and those of `keep` that are in `unless_higher` make way for jobs of a higher one.
+    `last` is the round before, whose prices are a good start. Where the budget is too short to pose
+    the problem, all running jobs go on, few waiting ones are looked at or none, nothing is proved,
+    and `fallback` says so (see `pose`).
 
     Jobs of several priorities, and those that borrow below all others, are decided in tiers, the
     highest first and each on what those above it hold: value and bound are then the sums over the
@@ -208,6 +209,7 @@ def decide(
         seed=seed,
         blocked=blocked,
         reserved=reserved,
+        reserved_for=reserved_for,
         prices={} if last is None else {row.name: row.price for row in last.prices},
     )
     tiers = Tiers(instance, keep, unless_higher)
@@ -316,6 +318,7 @@ class _Task:
     seed: int
     blocked: Sequence[Placement]
     reserved: Sequence[tuple[Placement, float]]
+    reserved_for: str | None
     prices: dict[str, float]
 
     def decide(
@@ -342,6 +345,7 @@ class _Task:
                 refill=self.refill,
                 blocked=self.blocked,
                 reserved=self.reserved if reserved else (),
+                reserved_for=self.reserved_for,
                 give_way=give_way,
                 **given,
             )

@@ -35,11 +35,15 @@ SETTLE, ELASTIC_SETTLE = 10.0, 2.0
 costs it; less long where its size may change, as each job that comes or ends changes all sizes."""
 
 
+def preemption_s(job: Job) -> float:
+    """Return what a preemption costs a job that has run before, at most."""
+    most_lost_s = job.profile.checkpoint_every_s or 0.0
+    return hold_to_save_s(job) + setup_s(job, ran_before=True) + most_lost_s
+
+
 def settle_s(job: Job) -> float:
     """Return for how long a job that was preempted before is left alone at most once it is back."""
-    most_lost_s = job.profile.checkpoint_every_s or 0.0
-    cost_s = hold_to_save_s(job) + setup_s(job, ran_before=True) + most_lost_s
-    return (ELASTIC_SETTLE if is_elastic(job) else SETTLE) * cost_s
+    return (ELASTIC_SETTLE if is_elastic(job) else SETTLE) * preemption_s(job)
 
 
 class Facts:

@@ -197,16 +197,17 @@ class RoundModel:
     Jobs are the active ones: released, with no predecessor left, and able to run. `never` are those
     that can never run. Capacities are those of the whole cluster less what `blocked` holds.
     `reserved` places go, on real nodes, only to options that complete within the seconds beside
-    them. Of jobs of some `depth` only running ones are among them, which give way to those of depth
-    0. `waits` says of each job that it goes on waiting. Every set of choices that fits on real
-    nodes satisfies the rows; the other way round holds for gangs of powers of two on one node.
-    `held` is what running jobs and pinned options hold of each node.
+    them, and to the job `reserved_for`. Of jobs of some `depth` only running ones are among them,
+    which give way to those of depth 0. `waits` says of each job that it goes on waiting. Every set
+    of choices that fits on real nodes satisfies the rows; the other way round holds for gangs of
+    powers of two on one node. `held` is what running jobs and pinned options hold of each node.
     """
 
     instance: Instance
     objective: Objective
     blocked: tuple[Placement, ...]
     reserved: tuple[tuple[Placement, float], ...]
+    reserved_for: str | None
     classes: tuple[NodeClass, ...]
     class_of: list[int]
     jobs: tuple[Job, ...]

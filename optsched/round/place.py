@@ -53,7 +53,8 @@ class Packing:
         self._keep(np.flatnonzero(must))
         self._keep(np.flatnonzero(stay & ~must))
         self.nodes.index()
-        self.nodes.reserve()
+        if not self._starts_reserved(wish):
+            self.nodes.reserve()
         jobs = np.flatnonzero((wish >= 0) & (self.chosen < 0))
         kinds = model.options.kind[wish[jobs]]
         for j in jobs[(kinds == Kind.ALONE) | (kinds == Kind.BESIDE)].tolist():
@@ -63,6 +64,12 @@ class Packing:
         for j in jobs[~is_fresh].tolist():
             if self.chosen[j] < 0:
                 self.put_otherwise(j, reduced)
+
+    def _starts_reserved(self, wish: Ints) -> bool:
+        """Start the job for which a place is reserved, if it is to start now and there is room."""
+        jobs, name = self.model.jobs, self.model.reserved_for
+        which = () if name is None else (j for j, job in enumerate(jobs) if job.id == name)
+        return any(wish[j] >= 0 and self.put(j, int(wish[j])) for j in which)
 
     def take_over(self, other: "Packing", but: Bools) -> None:
         """Give all jobs but some what they have in another packing of the same round."""

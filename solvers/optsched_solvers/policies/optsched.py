@@ -26,7 +26,7 @@ from optsched.plugins.options import (
     declared_options,
 )
 from optsched.round.decide import no_collection
-from optsched.round.facts import settle_s
+from optsched.round.facts import preemption_s, settle_s
 from optsched.round.plan import RoundSolution
 
 from .compass import Compass
@@ -317,8 +317,8 @@ class Optsched:
     ) -> tuple[Trial, list[Step]]:
         """Return what Xion would do now, and the steps of rules that are worth trying: its own,
         where jobs are `elastic` that of SRTF, where they fetch models that of Compass, where they
-        have `copies` on GPUs of several types that of HadarE. Prices start all other jobs better,
-        if their run times are known."""
+        have `copies` on GPUs of several types that of HadarE. They preempt nobody who is just back.
+        Prices start all other jobs better, if their run times are known."""
         rules: list[Preemptive | Planning] = [Xion()]
         if elastic and world.knows_run_times:
             rules.append(Srtf())
@@ -326,7 +326,8 @@ class Optsched:
             rules.append(Compass())
         if self.reservations.current is None and copies:
             rules.append(HadarE(HadarE.Options()))
-        steps = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
+        back = {job_id for job_id in world.running if _is_just_back(world, job_id)}
+        steps = [by_rule(world, pinned | back, self.reservations, rule) for rule in rules]
         start_well = elastic or world.fetches_models or not world.knows_run_times
         worth_trying = [
             step
@@ -506,6 +507,11 @@ def _have_copies(world: World) -> bool:
     if len(world.cluster.gpu_types) == 1 or not (world.knows_run_times and may_grow(world, jobs)):
         return False
     return any(world.demand(job).elastic and world.profile(job).mixing == "sum" for job in jobs)
+
+
+def _is_just_back(world: World, job_id: str) -> bool:
+    """Return whether a job was preempted before and has not run for as long yet as that cost."""
+    return world.now_s < world.came_back_s(job_id) + preemption_s(world.job(job_id))
 
 
 def _may_start(world: World) -> bool:

@@ -138,6 +138,10 @@ class KeptPlaces:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
 
+    def reserved_for(self) -> str | None:
+        """Return the job for which a place is kept."""
+        return None if self.reservations.current is None else self.reservations.current.job
+
     def reserved_rank(self, world: World) -> float:
         """Return the priority of the job for which a place is kept, infinite for none."""
         kept = self.reservations.current
