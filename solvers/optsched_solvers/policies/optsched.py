@@ -317,8 +317,8 @@ class Optsched:
     ) -> tuple[Trial, list[Step]]:
         """Return what Xion would do now, and the steps of rules that are worth trying: its own,
         where jobs are `elastic` that of SRTF, where they fetch models that of Compass, where they
-        have `copies` on GPUs of several types that of HadarE. They preempt nobody who is just back.
-        Prices start all other jobs better, if their run times are known."""
+        have `copies` on GPUs of several types that of HadarE. Prices start all other jobs better,
+        if their run times are known."""
         rules: list[Preemptive | Planning] = [Xion()]
         if elastic and world.knows_run_times:
             rules.append(Srtf())
@@ -326,8 +326,7 @@ class Optsched:
             rules.append(Compass())
         if self.reservations.current is None and copies:
             rules.append(HadarE(HadarE.Options()))
-        back = {job_id for job_id in world.running if _is_just_back(world, job_id)}
-        steps = [by_rule(world, pinned | back, self.reservations, rule) for rule in rules]
+        steps = [by_rule(world, pinned, self.reservations, rule) for rule in rules]
         start_well = elastic or world.fetches_models or not world.knows_run_times
         worth_trying = [
             step
@@ -449,13 +448,13 @@ class Optsched:
         return replace(step, lead=lead, plan_gap=plan_gap)
 
     def _charge(self, world: World, trial: Trial, xion: Trial) -> float:
-        """Return what the preemptions that Xion would not make cost the jobs that are still to
-        come: all GPUs stand still for their share of what saving and restoring take, and as many
-        jobs wait for that as come while what is here is done."""
+        """Return what the preemptions that Xion would not make, and those of jobs that are just back,
+        cost the jobs that are still to come: all GPUs stand still for their share of what saving
+        and restoring take, and as many jobs wait for that as come while what is here is done."""
         lost_gpu_s = sum(
             world.held_gpus(job) * swap_s(world.job(job))
             for job in trial.victims
-            if job not in xion.victims
+            if job not in xion.victims or _is_just_back(world, job)
         )
         if not (lost_gpu_s and self._arrived):
             return 0.0
