@@ -85,6 +85,25 @@ def test_no_thrashing_in_10000_rounds() -> None:
     check_no_thrashing(10_000)
 
 
+def test_a_gang_that_is_dear_to_save_is_not_preempted_for_each_small_job() -> None:
+    """Each preemption would be worth it if no other small job came. Xion preempts it for each."""
+    dear = Profile(checkpoint_s=600.0, restore_s=600.0)
+    gang = Job(id="gang", gpus=8, duration_s=3000.0, profile=dear)
+    small = (
+        Job(id=f"s{k}", gpus=1, duration_s=60.0, submit_s=100.0 + 500.0 * k, profile=dear)
+        for k in range(40)
+    )
+    instance = Instance(cluster=one_node(gpus=8), jobs=(gang, *small))
+
+    def preemptions(name: str) -> int:
+        plan = simulate(instance, policy(name, WCT))
+        checked(instance, plan)
+        return len(plan.jobs[0].segments) - 1
+
+    assert preemptions("xion") > 10
+    assert preemptions("optsched") <= 3
+
+
 def test_a_gang_does_not_starve_behind_small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A light gang among a stream of heavy small jobs that would fill the cluster for ever."""
     profile = Profile(checkpoint_s=10.0, restore_s=10.0)

@@ -120,8 +120,8 @@ def round_of(
     )
 
 
-def decisions(instance: Instance, solver: str) -> dict[str, str]:
-    found = decide(instance, "wct", solver=solver, budget_s=60.0, gap=0.0)
+def decisions(instance: Instance, solver: str, **kept: Any) -> dict[str, str]:
+    found = decide(instance, "wct", solver=solver, budget_s=60.0, gap=0.0, **kept)
     assert found.fallback is None
     return {entry.id: entry.decision for entry in found.jobs}
 
@@ -181,6 +181,22 @@ def test_a_gang_that_needs_several_victims_pays_for_all_of_them(solver: str) -> 
         assert decisions(instance, solver) == expected(
             instance, swap.pays_for(victims), swap.suspended
         )
+
+    check()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_place_that_is_kept_for_a_gang_holds_off_others_and_not_the_gang(solver: str) -> None:
+    @settings(max_examples=EXAMPLES[solver])
+    @given(swaps(victims=2))
+    def check(swap: Swap) -> None:
+        places = tuple((Slot(node=f"n{i}", gpus=2),) for i in range(2))
+        instance = round_of(swap, (2, 2), places, 4)
+        reserved = (((*places[0], *places[1]), 0.0),)
+        of_gang = decisions(instance, solver, reserved=reserved, reserved_for="w")
+        assert of_gang == expected(instance, swap.pays_for(2), swap.suspended)
+        of_other = decisions(instance, solver, reserved=reserved, reserved_for="another")
+        assert of_other == expected(instance, False, swap.suspended)
 
     check()
 

@@ -136,6 +136,34 @@ def test_the_shorter_job_takes_the_faster_gpu_that_another_needs_more_only_while
     assert entry.mode is not None and entry.mode.gpu_type == expected
 
 
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_running_jobs_trade_places_while_nobody_waits(waiting: int) -> None:
+    """Also if they were preempted before: one loses a little, the other gains much."""
+    slow = {"little": ("a", 0.9), "much": ("b", 0.25)}
+    jobs = [
+        job(name, 5000.0, profile=Profile(rate={"a": 1.0, "b": rate}))
+        for name, (_, rate) in slow.items()
+    ]
+    jobs += [job("waits", 1e6, weight=1e-6)] * waiting
+    running = tuple(
+        Running(
+            job=name,
+            mode=Mode(gpu_type=kind, gpus=1),
+            placement=(Slot(node=kind, gpus=1),),
+            started_s=NOW_S - 1000.0,
+            remaining_s=5000.0,
+            preemptions=1,
+        )
+        for name, (kind, _) in slow.items()
+    )
+    nodes = (Node(name="a", gpu_type="a", gpus=1), Node(name="b", gpu_type="b", gpus=1))
+    cluster = Cluster(nodes=nodes, reference_gpu="a")
+    instance = Instance(now_s=NOW_S, cluster=cluster, jobs=tuple(jobs), running=running)
+    found = decide(instance, "wct", budget_s=60.0, gap=0.0)
+    decided = {entry.id: entry.decision for entry in found.jobs if entry.id in slow}
+    assert set(decided.values()) == {"continue" if waiting else "migrate"}
+
+
 def test_there_may_be_any_number_of_gpu_types() -> None:
     rate = {f"type{k}": 1.0 for k in range(70)}
     nodes = tuple(Node(name=name, gpu_type=name, gpus=1) for name in rate)
