@@ -87,11 +87,11 @@ class Optsched:
     copies on GPUs of several types), as long as no job has come that of a list rule, which goes on
     with the last plan, and later those that leave GPUs idle for a job that fits soon. Each is
     played forward by that rule for the jobs that are here, what it costs those still to come is
-    charged, and the cheapest is taken
-    (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3, 1997). So by its own account it is never
-    worse than to preempt nobody now, nor than `xion`; nor, as long as no job has come, than what it
-    planned before. Prices alone start elastic jobs on few GPUs, on which they then stay, and know
-    neither who has a model nor of gangs of several types.
+    charged, and the cheapest is taken (Bertsekas, Tsitsiklis and Wu, Journal of Heuristics 3,
+    1997). So by its own account it is never worse than to preempt nobody now, nor than `xion` if
+    that preempts nobody who is just back; nor, as long as no job has come, than what it planned
+    before. Prices alone start elastic jobs on few GPUs, on which they then stay, and know neither
+    who has a model nor of gangs of several types.
 
     No job starves: for one that has waited too long a place is kept (see
     `optsched.driver.reservation`), and once it has started there it is not preempted any more, but
@@ -448,9 +448,10 @@ class Optsched:
         return replace(step, lead=lead, plan_gap=plan_gap)
 
     def _charge(self, world: World, trial: Trial, xion: Trial) -> float:
-        """Return what the preemptions that Xion would not make, and those of jobs that are just back,
-        cost the jobs that are still to come: all GPUs stand still for their share of what saving
-        and restoring take, and as many jobs wait for that as come while what is here is done."""
+        """Return what the preemptions that Xion would not make, and those of jobs that are just
+        back, cost the jobs that are still to come: all GPUs stand still for their share of what
+        saving and restoring take, and as many jobs wait for that as come while what is here is
+        done."""
         lost_gpu_s = sum(
             world.held_gpus(job) * swap_s(world.job(job))
             for job in trial.victims
