@@ -68,8 +68,9 @@ class Packing:
     def _starts_reserved(self, wish: Ints) -> bool:
         """Start the job for which a place is reserved, if it is to start now and there is room."""
         jobs, name = self.model.jobs, self.model.reserved_for
-        which = () if name is None else (j for j, job in enumerate(jobs) if job.id == name)
-        return any(wish[j] >= 0 and self.put(j, int(wish[j])) for j in which)
+        which = [] if name is None else [j for j, job in enumerate(jobs) if job.id == name]
+        which = [j for j in which if wish[j] >= 0 and self.chosen[j] < 0]
+        return any(self.put(j, int(wish[j])) for j in which)
 
     def take_over(self, other: "Packing", but: Bools) -> None:
         """Give all jobs but some what they have in another packing of the same round."""
