@@ -145,7 +145,7 @@ def _preempts_below(world: World, job_id: str) -> float:
     return {"any": own + 1, "lower": own, "never": -math.inf}[preempts]
 
 
-def _are_sure(world: World) -> bool:
+def are_sure(world: World) -> bool:
     """Return whether jobs run for as long as is believed."""
     return world.run_times_hold and world.knows_run_times
 
@@ -164,7 +164,7 @@ class _Preemption:
         """Return whether preempting costs next to nothing."""
         if world.now_s != self._at_s:
             self._at_s, self._rooms = world.now_s, {}
-            others = world.waiting if self._by_price and _are_sure(world) else ()
+            others = world.waiting if self._by_price and are_sure(world) else ()
             self._is_free = not swaps_matter(world, (*world.running, *others))
         return self._is_free
 
@@ -174,7 +174,7 @@ class _Preemption:
         else, `by_price`, the GPUs that one of them holds on average, at most `MOST_RUNS`. 0 where
         it would not fit, or it costs nothing and run times are only believed, so that its turn may
         never come."""
-        if not (_are_sure(world) if self.is_free(world) else self._by_price):
+        if not (are_sure(world) if self.is_free(world) else self._by_price):
             return 0.0
         below = _preempts_below(world, job_id)
         if below not in self._rooms:

@@ -284,7 +284,7 @@ def _pays(facts: Facts, options: Options) -> Bools:
     """Return which options are allowed to be worth anything: all but moves, of jobs that were
     preempted before, that would not earn back their cost within as long as the job has been left in
     peace so far (it may be moved again as soon). While nobody waits, a job may also move to where
-    it is slower, for one that gains more by its place."""
+    it is no faster, for one that gains more by its place."""
     moves = np.flatnonzero((options.kind == Kind.MOVE) & np.isfinite(facts.peace_s[options.job]))
     mover = options.job[moves]
     gain = options.rate[moves] / facts.rate[mover] - 1.0

@@ -67,10 +67,14 @@ class Packing:
 
     def _starts_reserved(self, wish: Ints) -> bool:
         """Start the job for which a place is reserved, if it is to start now and there is room."""
-        jobs, name = self.model.jobs, self.model.reserved_for
-        which = [] if name is None else [j for j, job in enumerate(jobs) if job.id == name]
-        which = [j for j in which if wish[j] >= 0 and self.chosen[j] < 0]
-        return any(self.put(j, int(wish[j])) for j in which)
+        if self.model.reserved_for is None:
+            return False
+        return any(
+            job.id == self.model.reserved_for
+            and self.chosen[j] < 0 <= wish[j]
+            and self.put(j, int(wish[j]))
+            for j, job in enumerate(self.model.jobs)
+        )
 
     def take_over(self, other: "Packing", but: Bools) -> None:
         """Give all jobs but some what they have in another packing of the same round."""

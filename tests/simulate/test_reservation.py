@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched import Cluster, Instance, Job, Mode, Node, Outage, Profile, Running, Slot, Tenant
-from optsched.driver import reservation
+from optsched.driver import World, reservation
 from optsched.driver.reservation import (
     GANG_PATIENCE_S,
+    Reservation,
     Reservations,
     earliest,
     patience_s,
@@ -27,6 +28,7 @@ from optsched.plugins import registry
 from optsched.simulate.metrics import Metrics, measure
 from optsched.simulate.run import Simulation
 from optsched.simulate.virtual import VirtualWorld
+from optsched_solvers.policies.parts.kept_places import KeptPlaces
 from tests.clusters import equal_nodes, one_node
 
 SAVES = Profile(checkpoint_s=10.0, restore_s=10.0)
@@ -507,6 +509,18 @@ def test_no_place_is_kept_early_for_who_could_preempt_its_way_in(
     jobs = tuple(replace(job, profile=dear, preemptible=preemptible) for job in made.jobs)
     found = waits_s(replace(made, jobs=jobs))
     assert (found["small"], found["gang"]) == pytest.approx((small_s, gang_s))
+
+
+@pytest.mark.parametrize(("hold", "knows"), [(True, True), (True, False), (False, True)])
+def test_a_job_starts_on_its_place_before_it_is_due_only_where_run_times_are_sure(
+    hold: bool, knows: bool
+) -> None:
+    """In live rounds they are what users say, in others a guess."""
+    places = KeptPlaces()
+    world = cast(World, SimpleNamespace(run_times_hold=hold, knows_run_times=knows))
+    assert places.reserved_for(world) is None
+    places.reservations.current = cast(Reservation, SimpleNamespace(job="gang"))
+    assert places.reserved_for(world) == ("gang" if hold and knows else None)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from optsched.driver import Reservation, Reservations, World
-from optsched.driver.reservation import Claimed
+from optsched.driver.reservation import Claimed, are_sure
 from optsched.model import Placement
 from optsched.objectives import Objective
 from optsched.physics.modes import Option
@@ -138,9 +138,11 @@ class KeptPlaces:
             return ()
         return ((kept.placement, max(0.0, kept.due_s - world.now_s)),)
 
-    def reserved_for(self) -> str | None:
-        """Return the job for which a place is kept."""
-        return None if self.reservations.current is None else self.reservations.current.job
+    def reserved_for(self, world: World) -> str | None:
+        """Return the job that may start on the place kept for it before that is due: only where run
+        times are sure, as what who runs there has left is a guess elsewhere."""
+        kept = self.reservations.current
+        return kept.job if kept is not None and are_sure(world) else None
 
     def reserved_rank(self, world: World) -> float:
         """Return the priority of the job for which a place is kept, infinite for none."""

@@ -73,7 +73,7 @@ class PricedRounds:
             gap=self._gap,
             blocked=now.blocked,
             reserved=places.reserved(world),
-            reserved_for=places.reserved_for() if world.knows_run_times else None,
+            reserved_for=places.reserved_for(world),
             reserved_rank=places.reserved_rank(world),
             keep=pinned,
             unless_higher=pinned - (places.unripe or set()),
